@@ -1,0 +1,82 @@
+"""Where tasks come from: the protocol an env asks of a task source, and a plain in-memory one.
+
+A task source makes tasks, places their files, and scores answers. It runs in the env's process and is the
+only holder of true answers; tool servers are given ``Task.public`` and a workspace, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
+from aworld_gym.types import Score, Task
+
+
+@runtime_checkable
+class TaskSource(Protocol):
+    """What an env asks of its tasks. All methods are synchronous and deterministic."""
+
+    def sample(self, rng: np.random.Generator) -> Task:
+        """A task drawn with ``rng`` alone."""
+
+    def get(self, task_id: str) -> Task:
+        """The task of that id. Raises UnknownTaskError, naming close ids, if there is none."""
+
+    def setup(self, task: Task, workspace: Path) -> None:
+        """Write the task's files into the (empty) workspace, byte for byte the same each time."""
+
+    def score(self, task: Task, answer: str | None) -> Score | None:
+        """The verdict on an answer (None: nothing was submitted); None where the task has no true answer."""
+
+
+class TaskList:
+    """A fixed list of tasks with one scorer.
+
+    Args:
+        tasks: the tasks; ids are unique.
+        scorer: ``(truth, answer) -> float | Score``; by default stripped, case-folded equality.
+
+    Raises:
+        ConfigError: no tasks, or two of one id.
+    """
+
+    def __init__(self, tasks: Iterable[Task], scorer: Callable[[object, str], float | Score] | None = None):
+        self.tasks: Sequence[Task] = tuple(tasks)
+        self._by_id = {task.id: task for task in self.tasks}
+        if not self.tasks:
+            raise ConfigError("a task list needs at least one task, got none")
+        if len(self._by_id) != len(self.tasks):
+            raise ConfigError("task ids must be unique within a task list")
+        self._scorer = scorer or _equal
+
+    def sample(self, rng: np.random.Generator) -> Task:
+        """One of the tasks, uniformly."""
+        return self.tasks[int(rng.integers(len(self.tasks)))]
+
+    def get(self, task_id: str) -> Task:
+        """The task of that id; raises UnknownTaskError."""
+        try:
+            return self._by_id[task_id]
+        except KeyError:
+            hint = did_you_mean(task_id, self._by_id)
+            raise UnknownTaskError(f"unknown task id {task_id!r}; there are {len(self.tasks)} tasks.{hint}") from None
+
+    def setup(self, task: Task, workspace: Path) -> None:
+        """Plain tasks have no files."""
+
+    def score(self, task: Task, answer: str | None) -> Score | None:
+        """The scorer's verdict; 0 where nothing was submitted, None where there is no true answer."""
+        if task.answer is None:
+            return None
+        if answer is None:
+            return Score(0.0, "no answer was submitted")
+        verdict = self._scorer(task.answer, answer)
+        return verdict if isinstance(verdict, Score) else Score(float(verdict))
+
+
+def _equal(truth: object, answer: str) -> float:
+    return float(str(truth).strip().casefold() == answer.strip().casefold())
