@@ -3,8 +3,8 @@
 Three kinds of things go wrong, and they never mix:
 
 1. **The caller's mistake** (a broken config, an unknown task id, an action that is not a message): raises
-   :class:`ConfigError`, :class:`UnknownTaskError` or :class:`ActionError` at once, saying what was expected,
-   what came and what to do.
+   :class:`ConfigError`, :class:`UnknownTaskError` or :class:`ActionError` at once (:class:`PolicyError` where a
+   rollout's policy is at fault), saying what was expected, what came and what to do.
 2. **The model's mistake, or a tool's refusal** (malformed JSON, an unknown tool, wrong arguments, a tool that
    fails or is too slow): never raises. It is a :class:`~aworld_gym.types.ToolResult` whose ``error`` is one of
    :data:`CALL_ERRORS`, which the model sees and may recover from.
@@ -68,6 +68,16 @@ class UnknownTaskError(AWorldGymError, KeyError):
 
 class ActionError(AWorldGymError, TypeError):
     """An action that is not an assistant message: the caller's mistake, not the model's."""
+
+
+class PolicyError(AWorldGymError, RuntimeError):
+    """A policy that raised, or gave what is not an action: the caller's bug; the cause is chained.
+
+    Episodes that had finished are not lost: they are in the journal, and in ``finished``.
+    """
+
+    finished: tuple[object, ...] = ()
+    """The :class:`~aworld_gym.types.Episode` records that were complete when the policy failed."""
 
 
 class MissingDependencyError(AWorldGymError, ImportError):

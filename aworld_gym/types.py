@@ -194,7 +194,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode, whole. Stable key: (task_id, seed, attempt, agent_id, step index)."""
+    """One episode, whole. Stable key: (task_id, seed, sample, attempt, agent_id, step index)."""
 
     env_id: str
     task_id: str
@@ -202,6 +202,8 @@ class Episode:
     attempt: int = 0
     """0 for the first try; an infrastructure failure may be tried again in a fresh env."""
     group_id: str | None = None
+    sample: int = 0
+    """Which of its group's episodes (same task and seed) this is, from 0."""
     agent_id: str = "agent"
     parent: str | None = None
     """Key of the episode this one was forked or spawned from."""
@@ -239,7 +241,7 @@ class Episode:
     @property
     def key(self) -> str:
         """The stable key as text."""
-        return f"{self.task_id}|{self.seed}|{self.attempt}|{self.agent_id}"
+        return f"{self.task_id}|{self.seed}|{self.sample}|{self.attempt}|{self.agent_id}"
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-serialisable dict; ``from_dict`` is its inverse."""
