@@ -245,9 +245,12 @@ class Episode:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-serialisable dict; ``from_dict`` is its inverse."""
-        data: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=_plain))
-        data |= {"valid": self.valid, "return": self.total_reward}
+        data: dict[str, Any] = json.loads(self.to_json())
         return data
+
+    def to_json(self) -> str:
+        """``to_dict`` as one line of ASCII JSON, made in one pass without copying the records first."""
+        return json.dumps(_fields(self) | {"valid": self.valid, "return": self.total_reward}, default=_plain)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -280,7 +283,13 @@ def _step(data: Mapping[str, Any]) -> StepRecord:
     return StepRecord(**fields)
 
 
+def _fields(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+
+
 def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _fields(value)
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset | tuple):
