@@ -1,0 +1,59 @@
+"""Which template, entity and world seed belongs to which split.
+
+A split owns templates, entities (countries, firms, ...) and world seeds, and no two splits share any of them:
+
+* templates by the table :data:`TEMPLATE_SPLITS`, by hand, so that each split has both levels and both worlds;
+* entities and world seeds by :func:`split_of`, a hash of their name. A name has one hash, so it has one split.
+
+A task's own random stream is seeded with its whole id, which names the split.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from aworld_gym.errors import ConfigError, did_you_mean
+
+SPLITS = ("train", "validation", "test")
+SHARES = (0.6, 0.2, 0.2)
+"""Share of the entities and seeds that each split gets; sums to 1."""
+WORLDS_PER_SPLIT: Mapping[str, int] = MappingProxyType({"train": 8, "validation": 6, "test": 6})
+"""How many world seeds a split uses for each flavour. Few, since a search index is built for each."""
+
+TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
+    {
+        "csv-total": "train",
+        "csv-top-web": "train",
+        "py-output": "train",
+    }
+)
+"""Every template's split. A template that is not here cannot be registered."""
+
+
+def split_of(kind: str, name: object) -> str:
+    """The split that owns ``name`` (an entity of table ``kind``, or a seed with ``kind="seed"``)."""
+    digest = hashlib.sha256(f"{kind}\x1f{name}".encode()).digest()
+    point = int.from_bytes(digest[:8], "big") / 2**64
+    for split, edge in zip(SPLITS, itertools.accumulate(SHARES), strict=True):
+        if point < edge:
+            return split
+    return SPLITS[-1]  # the shares' floating-point sum may fall short of 1 by an ulp
+
+
+@lru_cache(maxsize=len(SPLITS))
+def world_seeds(split: str) -> tuple[int, ...]:
+    """The world seeds of a split: the smallest integers that :func:`split_of` gives it."""
+    check_split(split)
+    owned = (seed for seed in itertools.count() if split_of("seed", seed) == split)
+    return tuple(itertools.islice(owned, WORLDS_PER_SPLIT[split]))
+
+
+def check_split(split: str) -> str:
+    """``split`` itself; raises ConfigError unless it is one of :data:`SPLITS`."""
+    if split not in SPLITS:
+        raise ConfigError(f"split must be one of {list(SPLITS)}, got {split!r}.{did_you_mean(str(split), SPLITS)}")
+    return split
