@@ -1,0 +1,98 @@
+"""Reading an action: what an assistant message calls, and what it answers.
+
+Only here is it decided what counts as a call, as an error of the model, and as a final answer. Nothing here
+runs a tool.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aworld_gym.errors import ActionError
+from aworld_gym.spaces import why_not_a_message
+from aworld_gym.types import Message
+
+INVALID_CALL_NAME = "invalid_call"
+"""The name of tool messages that answer calls which could not be read at all."""
+
+_ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_ANSWER_LINE = re.compile(r"^\W*FINAL ANSWER\W*:[ \t]*(.+?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_PARSE_ERROR_KINDS = {"invalid_json": "call_invalid_json"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call of an action; ``error`` is set where it could not be read."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    error: tuple[str, str] | None = None
+    """(kind from CALL_ERRORS, text for the model)."""
+
+
+def check_action(action: Any) -> None:
+    """Raise ActionError, the caller's mistake, where ``action`` is not an assistant message."""
+    problem = why_not_a_message(action, ("assistant",))
+    if problem is not None:
+        raise ActionError(
+            f"an action is an OpenAI-style assistant message: {problem}. "
+            'For example {"role": "assistant", "content": "..."}; for raw model text wrap the env in RawTextAction.'
+        )
+
+
+def read_calls(action: Message, turn: int) -> list[Call]:
+    """The calls of a checked action in order; those that a parser could not read come last, as errors."""
+    calls = [_read(call, f"call_{turn}_{k}") for k, call in enumerate(action.get("tool_calls") or ())]
+    for k, problem in enumerate(action.get("parse_errors") or ()):
+        kind = _PARSE_ERROR_KINDS.get(problem.get("type", ""), "call_malformed")
+        detail = problem.get("detail") or problem.get("type", "unreadable")
+        text = f"Error: this tool call could not be read ({detail}). Nothing was run. Write the call again, complete."
+        calls.append(Call(f"error_{k}", INVALID_CALL_NAME, {}, (kind, text)))
+    return calls
+
+
+def final_answer(action: Message) -> str | None:
+    """The answer in a message's own text.
+
+    The last ``<answer>...</answer>``, else the last ``FINAL ANSWER:`` line; None where there is neither. Tool
+    output is never looked at, so a tool that echoes a tag cannot score.
+    """
+    content = action.get("content")
+    if isinstance(content, list | tuple):
+        content = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
+    for pattern in (_ANSWER_TAG, _ANSWER_LINE):
+        found = pattern.findall(content or "")
+        if found:
+            return str(found[-1]).strip()
+    return None
+
+
+def canonical_json(value: Any) -> str:
+    """One text for equal JSON values: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read(call: Mapping[str, Any], default_id: str) -> Call:
+    function = call["function"]
+    call_id, name = str(call.get("id") or default_id), function["name"]
+    arguments = function.get("arguments") or "{}"
+    if isinstance(arguments, Mapping):
+        return Call(call_id, name, dict(arguments))
+    try:
+        value = json.loads(arguments, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:  # RecursionError: nesting far beyond any schema
+        text = f"Error: the arguments of {name!r} are not valid JSON ({error}). Expected one JSON object."
+        return Call(call_id, name, {}, ("call_invalid_json", text))
+    if not isinstance(value, dict):
+        text = f"Error: the arguments of {name!r} must be one JSON object, got {type(value).__name__}."
+        return Call(call_id, name, {}, ("call_malformed", text))
+    return Call(call_id, name, value)

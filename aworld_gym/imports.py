@@ -1,0 +1,35 @@
+"""Objects named by import path, so that configurations and specs can stay JSON."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from aworld_gym.errors import ConfigError, did_you_mean
+
+
+def load(path: str, short_names: Mapping[str, Any] | None = None) -> Any:
+    """The object at ``package.module:name``, or the one of that short name.
+
+    Raises:
+        ConfigError: the path is malformed, or nothing stands there; close names are given.
+    """
+    short_names = short_names or {}
+    if path in short_names:
+        return short_names[path]
+    module_name, colon, name = path.partition(":")
+    if not (module_name and colon and name):
+        known = f" or one of {', '.join(sorted(short_names))}" if short_names else ""
+        raise ConfigError(
+            f"expected an import path like 'package.module:name'{known}, got {path!r}.{did_you_mean(path, short_names)}"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"cannot import {module_name!r} (from {path!r}): {error}") from error
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        hint = did_you_mean(name, vars(module))
+        raise ConfigError(f"module {module_name!r} has no {name!r} (from {path!r}).{hint}") from None
