@@ -31,7 +31,8 @@ class GaiaEnv(ToolEnv):
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``; the latter two hold out templates, entities and seeds.
         level: 1 or 2 as GAIA counts them; both where None.
-        world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None.
+        world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None. With ``preset="mini"``:
+            ``"seen"`` (new tasks on the training words) or ``"unseen"`` words, see :class:`envs.gaia.mini.MiniTasks`.
         templates: names of task templates to draw from; all of the split's where None.
         preset: ``"mini"`` is short prompts over small tables with four tools, for small models.
         tools: names of the tools to offer; all where None.
@@ -69,8 +70,8 @@ class GaiaEnv(ToolEnv):
                 f"preset must be None or one of {PRESETS}, got {preset!r}.{did_you_mean(preset, PRESETS)}"
             )
         mini = preset == "mini"
-        if mini and not (level in (None, 1) and world is None and templates is None):
-            raise ConfigError("preset='mini' has its own level-1 tasks: leave level, world and templates out")
+        if mini and not (level in (None, 1) and templates is None):
+            raise ConfigError("preset='mini' has its own level-1 tasks: leave level and templates out")
         if mini:
             tools, limits = tools or MINI_TOOLS, limits or MINI_LIMITS
         server = {
@@ -79,7 +80,7 @@ class GaiaEnv(ToolEnv):
         }
         super().__init__(
             toolchain if toolchain is not None else {"mcpServers": {"gaia": server}},
-            MiniTasks(split) if mini else GaiaTasks(split, level=level, world=world, templates=templates),
+            MiniTasks(split, world=world) if mini else GaiaTasks(split, level=level, world=world, templates=templates),
             limits=limits,
             system_prompt=system_prompt if system_prompt is not None or mini else SYSTEM_PROMPT,
             tools=tools,
