@@ -46,7 +46,7 @@ async def aclose(env: gym.Env) -> None:
         await _in_thread(inner.close)
 
 
-def _inner(env: gym.Env) -> gym.Env:
+def _inner(env: Any) -> Any:
     # type, not isinstance: a subclass may do more than pass through.
     while type(env) in PASS_THROUGH:
         env._has_reset = True  # OrderEnforcing's flag, so that a later sync step is in order

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
 import os
-import time
 import weakref
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.error import ResetNeeded
 
-from aworld_gym.actions import Call, canonical_json, check_action, final_answer, read_calls
-from aworld_gym.errors import INVALID_CALLS, ConfigError, InfraError, boundary, did_you_mean
+from aworld_gym.actions import Call, check_action, final_answer, read_calls
+from aworld_gym.episode_state import Run, copied, failed, tool_message
+from aworld_gym.errors import ConfigError, InfraError, boundary, did_you_mean
 from aworld_gym.spaces import AssistantMessage, Messages
 from aworld_gym.tasks import TaskList, TaskSource
 from aworld_gym.toolchain import Toolchain, loop
@@ -93,7 +91,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         self.toolchain = toolchain if isinstance(toolchain, Toolchain) else Toolchain(toolchain, self.limits, tools)
         self.action_space = AssistantMessage()
         self.observation_space = Messages()
-        self._run: _Run | None = None
+        self._run: Run | None = None
         self._busy = False
 
     # ---- the core, on the loop thread ------------------------------------------------------------------
@@ -160,7 +158,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     @property
     def messages(self) -> list[Message]:
         """The whole transcript, as copies."""
-        return [_copied(m) for m in self._run.messages] if self._run else []
+        return [copied(m) for m in self._run.messages] if self._run else []
 
     @property
     def task(self) -> Task | None:
@@ -180,7 +178,9 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     @property
     def episode(self) -> Episode | None:
         """The record of the running or last episode, with this env's own (unshaped) rewards."""
-        return self._run.record(self) if self._run else None
+        if self._run is None:
+            return None
+        return self._run.record(self.spec.id if self.spec is not None else type(self).__name__)
 
     # ---- inside ------------------------------------------------------------------------------------------
 
@@ -218,12 +218,12 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             raise
         prompt: list[Message] = [{"role": "system", "content": system_prompt}] if system_prompt else []
         prompt.append({"role": "user", "content": task.prompt})
-        self._run = _Run(task, session, seed, tools, messages=prompt)
+        self._run = Run(task, session, seed, tools, messages=prompt)
         self._run.finalizer = weakref.finalize(self, _close_abandoned, session, os.getpid())
         self._run.finalizer.atexit = False  # at exit the toolchain closes whatever is open
         self.action_space.offer(tools)
         info = self._run.info({}) | {"tools": copy.deepcopy(tools)}
-        return tuple(_copied(m) for m in prompt), info
+        return tuple(copied(m) for m in prompt), info
 
     async def _astep(self, action: Message) -> StepReturn:
         run = self._run
@@ -232,7 +232,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         if run.outcome is not None:
             raise ResetNeeded(f"this episode has ended ({run.outcome}); call reset() to begin another")
         started = run.seconds()
-        run.messages.append(_copied(action))
+        run.messages.append(copied(action))
         run.tokens += len((action.get("sampled") or {}).get("token_ids") or ())
         calls = read_calls(action, run.turns)
         results: tuple[ToolResult, ...] = ()
@@ -241,7 +241,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
                 raise InfraError("session_lost", "the process was forked in the middle of an episode; reset() the copy")
             with boundary("env_failed"):
                 results = await self._run_calls(run, calls)
-            observation = tuple(_tool_message(result) for result in results)
+            observation = tuple(tool_message(result) for result in results)
             outcome = run.after_turn(calls, results, self.limits)
             answer = self._answer(action, calls, results)
             if answer is not _NOT_SUBMITTED:
@@ -261,9 +261,9 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         run.messages.extend(observation)
         record = StepRecord(
             index=run.turns,
-            action=_copied(action),
+            action=copied(action),
             results=results,
-            observation=tuple(_copied(m) for m in observation),
+            observation=tuple(copied(m) for m in observation),
             reward=reward,
             components={"task": reward},
             state_key=run.state_key(),
@@ -274,20 +274,20 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         run.turns += 1
         terminated = outcome is not None and outcome.terminated
         info = run.info(Counter(r.error for r in results if r.error is not None), reward)
-        return tuple(_copied(m) for m in observation), reward, terminated, outcome is not None and not terminated, info
+        return tuple(copied(m) for m in observation), reward, terminated, outcome is not None and not terminated, info
 
-    async def _run_calls(self, run: _Run, calls: list[Call]) -> tuple[ToolResult, ...]:
+    async def _run_calls(self, run: Run, calls: list[Call]) -> tuple[ToolResult, ...]:
         left = None if self.limits.max_tool_calls is None else self.limits.max_tool_calls - run.tool_calls
         allowed = min(self.limits.max_calls_per_turn, len(calls) if left is None else max(left, 1))
 
         async def one(position: int, call: Call) -> ToolResult:
             if call.error is not None:
-                return _failed(call, *call.error)
+                return failed(call, *call.error)
             if position >= allowed:
                 text = (
                     f"Error: only {allowed} tool calls are run in this message; this one was not. Call fewer at once."
                 )
-                return _failed(call, "call_over_limit", text)
+                return failed(call, "call_over_limit", text)
             return await run.session.call(call.id, call.name, call.arguments)
 
         if len(calls) == 1:
@@ -331,82 +331,6 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
 _NOT_SUBMITTED = object()
 
 
-@dataclass
-class _Run:
-    """The mutable state of one episode."""
-
-    task: Task
-    session: Any
-    seed: int | None
-    tools: list[dict[str, Any]]
-    messages: list[Message]
-    steps: list[StepRecord] = field(default_factory=list)
-    turns: int = 0
-    tool_calls: int = 0
-    tokens: int = 0
-    invalid_turns: int = 0
-    outcome: Outcome | None = None
-    score: float | None = None
-    submitted: str | None = None
-    error: str | None = None
-    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    pid: int = field(default_factory=os.getpid)
-    began: float = field(default_factory=time.monotonic)
-    finalizer: weakref.finalize | None = None
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.began
-
-    def after_turn(self, calls: list[Call], results: tuple[ToolResult, ...], limits: Limits) -> Outcome | None:
-        """Count the turn and say whether it used something up."""
-        self.tool_calls += len(calls)
-        for call, result in zip(calls, results, strict=True):
-            content = _digest(canonical_json([result.error, result.content]))
-            self.seen[(call.name, canonical_json(call.arguments), content)] += 1
-        invalid = bool(results) and all(result.error in INVALID_CALLS for result in results)
-        self.invalid_turns = self.invalid_turns + 1 if invalid else 0
-        if self.invalid_turns >= limits.max_invalid_turns:
-            return Outcome.INVALID_CALLS
-        return limits.reached(
-            turns=self.turns + 1, tool_calls=self.tool_calls, tokens=self.tokens, seconds=self.seconds()
-        )
-
-    def state_key(self) -> str:
-        """Hash of the task and the multiset of (tool, arguments, result): equal states of equal tasks share it."""
-        return _digest(canonical_json([self.task.id, sorted((*key, count) for key, count in self.seen.items())]))
-
-    def info(self, tool_errors: Mapping[str, int], reward: float = 0.0) -> dict[str, Any]:
-        return {
-            "task_id": self.task.id,
-            "outcome": None if self.outcome is None else str(self.outcome),
-            "valid": self.outcome is None or self.outcome.valid,
-            "score": self.score,
-            "reward_components": {"task": reward},
-            "tool_errors": dict(sorted(tool_errors.items())),
-            "state_key": self.state_key(),
-        }
-
-    def record(self, env: ToolEnv) -> Episode:
-        return Episode(
-            env_id=env.spec.id if env.spec is not None else type(env).__name__,
-            task_id=self.task.id,
-            seed=self.seed,
-            prompt=tuple(_copied(m) for m in self.messages[: self._prompt_length()]),
-            tools=tuple(copy.deepcopy(self.tools)),
-            steps=tuple(self.steps),
-            outcome=self.outcome,
-            score=self.score,
-            submitted=self.submitted,
-            answer=self.task.answer,
-            error=self.error,
-            task={"level": self.task.level, **self.task.metadata},
-            duration_s=self.steps[-1].started_s + self.steps[-1].duration_s if self.steps else 0.0,
-        )
-
-    def _prompt_length(self) -> int:
-        return next((k for k, m in enumerate(self.messages) if m["role"] in ("assistant", "tool")), len(self.messages))
-
-
 def _task_list(tasks: Sequence[Task | Mapping[str, Any]]) -> TaskList:
     if isinstance(tasks, str | bytes) or not isinstance(tasks, Sequence):
         raise ConfigError(
@@ -436,34 +360,12 @@ def _overridden(
     return system_prompt, named
 
 
-def _tool_message(result: ToolResult) -> Message:
-    parts = [dict(part) for part in result.content]
-    text_only = all(part.get("type") == "text" for part in parts)
-    content: Any = result.text if text_only else copy.deepcopy(parts)
-    return {"role": "tool", "tool_call_id": result.call_id, "name": result.name, "content": content}
-
-
-def _failed(call: Call, kind: str, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, ({"type": "text", "text": text},), error=kind)
-
-
-def _copied(message: Message) -> Message:
-    # Token ids can be long and are never changed: they are the one part that is kept by reference.
-    sampled = message.get("sampled")
-    copied = copy.deepcopy({key: value for key, value in message.items() if key != "sampled"})
-    return copied if sampled is None else {**copied, "sampled": sampled}
-
-
 def _readable(message: Message) -> str:
     content = message.get("content")
     if isinstance(content, list | tuple):
         content = " ".join(part.get("text", f"<{part['type']}>") for part in content)
     calls = (f"{c['function']['name']}({c['function'].get('arguments', '')})" for c in message.get("tool_calls") or ())
     return " ".join(filter(None, [content, *calls]))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _close_abandoned(session: Any, pid: int) -> None:

@@ -210,8 +210,8 @@ def sample_json(schema: Mapping[str, Any], rng: Any, depth: int = 0) -> Any:
         low = int(schema.get("minimum", 0))
         return int(rng.integers(low, int(schema.get("maximum", low + 100)) + 1))
     if kind == "number":
-        low = float(schema.get("minimum", 0.0))
-        return float(rng.uniform(low, float(schema.get("maximum", low + 100.0))))
+        least = float(schema.get("minimum", 0.0))
+        return float(rng.uniform(least, float(schema.get("maximum", least + 100.0))))
     if kind == "boolean":
         return bool(rng.integers(2))
     if kind == "null":

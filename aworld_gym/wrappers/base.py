@@ -38,7 +38,8 @@ class ToolWrapper(gym.Wrapper):
     def step(self, action: Any) -> Step:
         """:meth:`on_action`, step the env below, :meth:`on_step`."""
         action = self.on_action(action)
-        return self.on_step(action, self.env.step(action))
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self.on_step(action, (obs, float(reward), terminated, truncated, info))
 
     async def areset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None

@@ -1,0 +1,122 @@
+"""The state of one running episode, and the messages and records made from it. Not public: see ``env.py``."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import time
+import weakref
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aworld_gym.actions import Call, canonical_json
+from aworld_gym.errors import INVALID_CALLS
+from aworld_gym.types import Episode, Limits, Message, Outcome, StepRecord, Task, ToolResult
+
+
+@dataclass
+class Run:
+    """The mutable state of one episode."""
+
+    task: Task
+    session: Any
+    seed: int | None
+    tools: list[dict[str, Any]]
+    messages: list[Message]
+    steps: list[StepRecord] = field(default_factory=list)
+    turns: int = 0
+    tool_calls: int = 0
+    tokens: int = 0
+    invalid_turns: int = 0
+    outcome: Outcome | None = None
+    score: float | None = None
+    submitted: str | None = None
+    error: str | None = None
+    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    pid: int = field(default_factory=os.getpid)
+    began: float = field(default_factory=time.monotonic)
+    finalizer: weakref.finalize | None = None
+
+    def seconds(self) -> float:
+        """Wall-clock seconds since reset."""
+        return time.monotonic() - self.began
+
+    def after_turn(self, calls: list[Call], results: tuple[ToolResult, ...], limits: Limits) -> Outcome | None:
+        """Count the turn and say whether it used something up."""
+        self.tool_calls += len(calls)
+        for call, result in zip(calls, results, strict=True):
+            content = digest(canonical_json([result.error, result.content]))
+            self.seen[(call.name, canonical_json(call.arguments), content)] += 1
+        invalid = bool(results) and all(result.error in INVALID_CALLS for result in results)
+        self.invalid_turns = self.invalid_turns + 1 if invalid else 0
+        if self.invalid_turns >= limits.max_invalid_turns:
+            return Outcome.INVALID_CALLS
+        return limits.reached(
+            turns=self.turns + 1, tool_calls=self.tool_calls, tokens=self.tokens, seconds=self.seconds()
+        )
+
+    def state_key(self) -> str:
+        """Hash of the task and the multiset of (tool, arguments, result): equal states of equal tasks share it."""
+        return digest(canonical_json([self.task.id, sorted((*key, count) for key, count in self.seen.items())]))
+
+    def info(self, tool_errors: Mapping[str, int], reward: float = 0.0) -> dict[str, Any]:
+        """The step's ``info``: nothing in it depends on a clock, and the true answer is not in it."""
+        return {
+            "task_id": self.task.id,
+            "outcome": None if self.outcome is None else str(self.outcome),
+            "valid": self.outcome is None or self.outcome.valid,
+            "score": self.score,
+            "reward_components": {"task": reward},
+            "tool_errors": dict(sorted(tool_errors.items())),
+            "state_key": self.state_key(),
+        }
+
+    def record(self, env_id: str) -> Episode:
+        """The episode so far."""
+        return Episode(
+            env_id=env_id,
+            task_id=self.task.id,
+            seed=self.seed,
+            prompt=tuple(copied(m) for m in self.messages[: self._prompt_length()]),
+            tools=tuple(copy.deepcopy(self.tools)),
+            steps=tuple(self.steps),
+            outcome=self.outcome,
+            score=self.score,
+            submitted=self.submitted,
+            answer=self.task.answer,
+            error=self.error,
+            task={"level": self.task.level, **self.task.metadata},
+            duration_s=self.steps[-1].started_s + self.steps[-1].duration_s if self.steps else 0.0,
+        )
+
+    def _prompt_length(self) -> int:
+        return next((k for k, m in enumerate(self.messages) if m["role"] in ("assistant", "tool")), len(self.messages))
+
+
+def tool_message(result: ToolResult) -> Message:
+    """What the model sees of a result: text where that is all there is, else a list of content parts."""
+    parts = [dict(part) for part in result.content]
+    text_only = all(part.get("type") == "text" for part in parts)
+    content: Any = result.text if text_only else copy.deepcopy(parts)
+    return {"role": "tool", "tool_call_id": result.call_id, "name": result.name, "content": content}
+
+
+def failed(call: Call, kind: str, text: str) -> ToolResult:
+    """The result of a call that was not run."""
+    return ToolResult(call.id, call.name, ({"type": "text", "text": text},), error=kind)
+
+
+def copied(message: Message) -> Message:
+    """A copy that shares nothing that anybody changes."""
+    # Token ids can be long and are never changed: they are the one part that is kept by reference.
+    sampled = message.get("sampled")
+    copied = copy.deepcopy({key: value for key, value in message.items() if key != "sampled"})
+    return copied if sampled is None else {**copied, "sampled": sampled}
+
+
+def digest(text: str) -> str:
+    """Sixteen hex digits of the text's SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
