@@ -64,7 +64,8 @@ def ships() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def people() -> tuple[str, ...]:
     """First and last name, such as ``Mira Torandov``. No last name is used twice."""
-    surnames = _draw("people", 2400, lambda r: _stem(r) + r.choice("bdklmnrst") + r.choice("aio") + r.choice(_SURNAME_ENDS.split()))
+    ends = [mid + end for mid in "aio" for end in _SURNAME_ENDS.split()]
+    surnames = _draw("people", 2400, lambda r: _stem(r) + r.choice("bdklmnrst") + r.choice(ends))
     rng = random.Random("first names")
     return tuple(f"{rng.choice(_FIRST.split())} {surname}" for surname in surnames)
 

@@ -1,0 +1,53 @@
+"""Task templates: each composes operators into one kind of question.
+
+A template is a function of a draft that gives a finished question. :func:`template` registers it under its name;
+which split it belongs to stands in :data:`envs.gaia.splits.TEMPLATE_SPLITS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from envs.gaia.splits import TEMPLATE_SPLITS
+from envs.gaia.terms import Draft, Question
+
+_MODULES = ("tables", "programs")
+
+_registry: dict[str, Template] = {}
+
+
+@dataclass(frozen=True)
+class Template:
+    """One kind of question."""
+
+    name: str
+    level: int
+    split: str
+    make: Callable[[Draft], Question]
+
+
+def template(name: str, *, level: int) -> Callable[[Callable[[Draft], Question]], Callable[[Draft], Question]]:
+    """Register the decorated function as the template ``name``.
+
+    Args:
+        name: a key of ``TEMPLATE_SPLITS``.
+        level: 1 or 2, as GAIA counts them; what that means is checked for every task that is made.
+    """
+
+    def register(make: Callable[[Draft], Question]) -> Callable[[Draft], Question]:
+        _registry[name] = Template(name, level, TEMPLATE_SPLITS[name], make)
+        return make
+
+    return register
+
+
+@lru_cache(maxsize=1)
+def templates() -> Mapping[str, Template]:
+    """All templates by name, in the order of ``TEMPLATE_SPLITS``."""
+    for module in _MODULES:
+        importlib.import_module(f"{__name__}.{module}")
+    return MappingProxyType({name: _registry[name] for name in TEMPLATE_SPLITS})
