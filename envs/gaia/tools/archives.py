@@ -1,0 +1,108 @@
+"""``unpack_archive``: zip, tar and gzip into the workspace, within bounds, never outside it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, BinaryIO
+
+from pydantic import Field
+
+from envs.gaia.tools import ooxml
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, lines
+
+MAX_MEMBERS = 500
+MAX_BYTES = 64 << 20
+"""Bytes that one archive may unpack to."""
+MAX_LISTED = 100
+
+_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".gz")
+
+
+def tools(context: ToolContext) -> list[ToolDef]:
+    """The unpacker."""
+
+    def unpack_archive(path: Annotated[str, Field(description="A zip, tar, tar.gz or gz file.")]) -> str:
+        workspace = context.workspace
+        target = _target(path)
+        if workspace.exists(target):
+            raise ToolFault(f"{target!r} exists already: {path!r} seems to be unpacked. Use list_files.")
+        names: list[str] = []
+        left = MAX_BYTES
+        with workspace.open(path) as file, _members(file, path) as members:
+            for name, stream in members:
+                if len(names) >= MAX_MEMBERS:
+                    raise ToolFault(
+                        f"{path!r} has over {MAX_MEMBERS} members; the first {MAX_MEMBERS} are in {target!r}"
+                    )
+                left -= workspace.write(f"{target}/{name}" if name else target, stream, limit=left)
+                names.append(f"{target}/{name}" if name else target)
+        return lines(names, MAX_LISTED, noun="files") or f"{path!r} is empty"
+
+    description = "Unpack an archive into a directory named after it; lists the extracted files."
+    return [ToolDef(unpack_archive, description, read_only=False, idempotent=False)]
+
+
+def _target(path: str) -> str:
+    for ending in sorted(_ENDINGS, key=len, reverse=True):
+        if path.lower().endswith(ending) and len(path) > len(ending):
+            return path[: -len(ending)]
+    raise ToolFault(f"{path!r} is not an archive that can be unpacked ({', '.join(_ENDINGS)})")
+
+
+@contextmanager
+def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO]]]:
+    """The regular members as (name, stream), in stored order; an empty name for a lone gzip stream.
+
+    Raises:
+        ToolFault: damaged, encrypted or over the bounds, or a member that leads outside.
+    """
+    ending = path.lower()
+    try:
+        if ending.endswith(".zip"):
+            with ooxml.container(file, path) as archive:
+                yield _zip_members(archive, path)
+        elif ending.endswith(".gz") and not ending.endswith(".tar.gz"):
+            with gzip.open(file) as stream:
+                yield iter([("", stream)])  # type: ignore[list-item]
+        else:
+            with tarfile.open(fileobj=file) as archive:
+                yield _tar_members(archive, path)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
+        raise ToolFault(f"{path!r} is damaged or not what its name says: {error}") from None
+
+
+def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
+    for info in archive.infolist():
+        kind = info.external_attr >> 28
+        if info.is_dir():
+            continue
+        if kind not in (0, 0o10):  # the upper bits of the Unix mode: anything but a regular file
+            raise ToolFault(f"{path!r} holds a link or special file ({info.filename!r}), which is not unpacked")
+        with archive.open(info) as stream:
+            yield _inner(info.filename, path), stream  # type: ignore[misc]
+
+
+def _tar_members(archive: tarfile.TarFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
+    for info in archive:
+        if info.isdir():
+            continue
+        if not info.isreg():
+            raise ToolFault(f"{path!r} holds a link or special file ({info.name!r}), which is not unpacked")
+        stream = archive.extractfile(info)
+        yield _inner(info.name, path), stream or io.BytesIO()  # type: ignore[misc]
+
+
+def _inner(name: str, path: str) -> str:
+    """A member's name, refused where it leads outside the archive's own directory."""
+    name = name.replace("\\", "/")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or not parts or "\0" in name or ":" in parts[0]:
+        raise ToolFault(f"{path!r} holds a member that leads outside it ({name!r}) and is not unpacked")
+    return "/".join(parts)

@@ -1,0 +1,120 @@
+"""``read_document``: the text of txt, md, html, docx, pptx, pdf, json, xml and program files, a page at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Annotated, BinaryIO
+
+from pydantic import Field
+
+from envs.gaia.tools import ooxml
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of
+from envs.gaia.tools.markup import docx_text, html_text, pptx_text
+from envs.gaia.tools.tables import decode
+
+MAX_TEXT = 4_000_000
+"""Characters of text taken from one document."""
+MAX_PDF_PAGES = 500
+
+_OTHER_TOOLS = {
+    "xlsx": "read_table",
+    "xlsm": "read_table",
+    "png": "view_image or describe_image",
+    "jpg": "view_image or describe_image",
+    "jpeg": "view_image or describe_image",
+    "gif": "view_image or describe_image",
+    "zip": "unpack_archive",
+    "tar": "unpack_archive",
+    "gz": "unpack_archive",
+}
+
+
+def tools(context: ToolContext) -> list[ToolDef]:
+    """The document reader."""
+
+    def read_document(
+        path: Annotated[str, Field(description="txt, md, html, docx, pptx, pdf, json, xml, py or other text.")],
+        page: Annotated[int, Field(ge=1)] = 1,
+    ) -> str:
+        with context.workspace.open(path) as file:
+            return page_of(text_of(file, path), page)
+
+    return [ToolDef(read_document, "Read the text of a document, one page of about 4,000 characters at a time.")]
+
+
+def text_of(file: BinaryIO, path: str) -> str:
+    """The whole text of a document.
+
+    Raises:
+        ToolFault: a broken or binary file, or one that another tool reads.
+    """
+    ending = path.rsplit(".", 1)[-1].lower() if "." in path else ""
+    if ending in _OTHER_TOOLS:
+        raise ToolFault(f"{path!r} is not a text document; use {_OTHER_TOOLS[ending]}")
+    reader = _READERS.get(ending)
+    text = reader(file, path) if reader else decode(file.read(), path)
+    if len(text) > MAX_TEXT:
+        raise ToolFault(
+            f"{path!r} has {len(text):,} characters of text; at most {MAX_TEXT:,} are read. Use run_python."
+        )
+    return text.replace("\r\n", "\n")
+
+
+def _html(file: BinaryIO, path: str) -> str:
+    return html_text(decode(file.read(), path))
+
+
+def _json(file: BinaryIO, path: str) -> str:
+    """As it stands if it has lines; else indented, so that it can be paged and read."""
+    text = decode(file.read(), path)
+    if "\n" in text.strip() or len(text) < 200:
+        return text
+    try:
+        return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _docx(file: BinaryIO, path: str) -> str:
+    with ooxml.container(file, path) as archive:
+        ooxml.refuse_entities(archive, path)
+        return docx_text(archive, path)
+
+
+def _pptx(file: BinaryIO, path: str) -> str:
+    with ooxml.container(file, path) as archive:
+        ooxml.refuse_entities(archive, path)
+        return pptx_text(archive, path)
+
+
+def _pdf(file: BinaryIO, path: str) -> str:
+    import pypdf  # not at import time: it takes 0.1 s
+
+    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of every oddity of a file
+    try:
+        reader = pypdf.PdfReader(file, strict=False)
+        if reader.is_encrypted:
+            raise ToolFault(f"{path!r} is encrypted; no password is known")
+        count = len(reader.pages)
+        if count > MAX_PDF_PAGES:
+            raise ToolFault(f"{path!r} has {count} pages; at most {MAX_PDF_PAGES} are read")
+        texts = [page.extract_text().strip() for page in reader.pages]
+    except ToolFault:
+        raise
+    except Exception as error:  # pypdf raises nearly anything for a broken file
+        raise ToolFault(f"{path!r} cannot be read as a PDF: {type(error).__name__}: {clip(str(error), 200)}") from None
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"[pdf page {number}]\n{text}" for number, text in enumerate(texts, 1))
+
+
+_READERS: dict[str, Callable[[BinaryIO, str], str]] = {
+    "html": _html,
+    "htm": _html,
+    "json": _json,
+    "docx": _docx,
+    "pptx": _pptx,
+    "pdf": _pdf,
+}

@@ -1,0 +1,75 @@
+"""``view_image`` and ``describe_image``: an image for models that see, pixel facts for those that do not."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+from pydantic import Field
+
+from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS = 20_000_000
+MAX_SIDE = 1024
+"""Pixels of the longer side of an image that is shown; larger ones are scaled down."""
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
+
+
+def tools(context: ToolContext) -> list[ToolDef]:
+    """The two image tools."""
+
+    def view_image(path: Annotated[str, Field(description="png, jpg, gif, bmp or webp.")]) -> Reply:
+        with context.workspace.open(path) as file:
+            image = load(file, path)
+        size = f"{image.width}x{image.height}"
+        if max(image.size) > MAX_SIDE:
+            image.thumbnail((MAX_SIDE, MAX_SIDE))
+            size += f", shown at {image.width}x{image.height}"
+        out = io.BytesIO()
+        image.save(out, "PNG")
+        return [f"{path}: {size}", ImageBlock(out.getvalue())]
+
+    def describe_image(path: str) -> str:
+        from envs.gaia.tools.pixels import describe  # numpy and Pillow only where an image is looked at
+
+        with context.workspace.open(path) as file:
+            return describe(load(file, path))
+
+    return [
+        ToolDef(view_image, "Look at an image."),
+        ToolDef(
+            describe_image,
+            "Pixel facts of an image as text: size, colours with counts, cells of a colour grid, heights of bars.",
+        ),
+    ]
+
+
+def load(file: BinaryIO, path: str) -> Image:
+    """The image in ``file`` as RGB, transparent parts on white.
+
+    Raises:
+        ToolFault: no image, broken, or too many pixels.
+    """
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own bound is lower
+            image = Image.open(file, formats=_FORMATS)
+        if image.width * image.height > MAX_PIXELS:
+            raise ToolFault(f"{path!r} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are taken")
+        image.load()
+        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return image.convert("RGB")
+    except ToolFault:
+        raise
+    except Image.DecompressionBombError:
+        raise ToolFault(f"{path!r} has too many pixels; at most {MAX_PIXELS:,} are taken") from None
+    except Exception as error:  # Pillow raises nearly anything for a broken file
+        raise ToolFault(f"{path!r} is not an image that can be read: {type(error).__name__}: {error}") from None

@@ -1,0 +1,60 @@
+"""Zip containers opened with care: office files and archives, bounded before a byte is inflated."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+from xml.etree import ElementTree
+
+from envs.gaia.tools.base import ToolFault
+
+MAX_MEMBERS = 5000
+MAX_INFLATED = 64 << 20
+"""Bytes that all members of one container may inflate to."""
+
+
+@contextmanager
+def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
+    """The zip file in ``file``, once its directory promises a bearable size (``zipfile`` reads no more than that).
+
+    Raises:
+        ToolFault: not a zip file, encrypted, too many members or too large.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            infos = archive.infolist()
+            total = sum(info.file_size for info in infos)
+            if len(infos) > MAX_MEMBERS or total > MAX_INFLATED:
+                raise ToolFault(
+                    f"{path!r} would unpack to {len(infos):,} members and {total:,} bytes; "
+                    f"at most {MAX_MEMBERS:,} and {MAX_INFLATED:,} are taken"
+                )
+            if any(info.flag_bits & 1 for info in infos):
+                raise ToolFault(f"{path!r} is encrypted; no password is known")
+            yield archive
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+        raise ToolFault(f"{path!r} is damaged or not what its name says: {error}") from None
+
+
+def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
+    """Refuse an office file with a document type: none has a use for one, and entities can inflate without end."""
+    for info in archive.infolist():
+        if info.filename.endswith((".xml", ".rels", ".vml")):
+            data = archive.read(info)
+            if any(mark.encode(code) in data for mark in ("<!DOCTYPE", "<!ENTITY") for code in _CODES):
+                raise ToolFault(f"{path!r} declares XML entities in {info.filename!r} and is not read")
+
+
+_CODES = ("ascii", "utf-16-le", "utf-16-be")
+
+
+def parse(archive: zipfile.ZipFile, name: str, path: str) -> ElementTree.Element:
+    """The XML member ``name``; raises ToolFault where it is missing or broken."""
+    try:
+        return ElementTree.fromstring(archive.read(name))
+    except KeyError:
+        raise ToolFault(f"{path!r} has no {name!r}: it is not the kind of file its name says") from None
+    except ElementTree.ParseError as error:
+        raise ToolFault(f"{path!r} has broken XML in {name!r}: {error}") from None

@@ -1,0 +1,220 @@
+"""The episode's directory, and the only way tools reach files: by descriptor, below it, regular files only.
+
+Every path is opened component by component relative to the directory's descriptor without following a link, so
+that neither ``..``, an absolute path, a symbolic link (even one swapped in during the call), a FIFO nor a device
+leads anywhere. What the model's own code may do is the sandbox's business; what it leaves behind is met here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from aworld_gym.errors import did_you_mean
+
+MOUNT = "/workspace"
+"""Where ``run_python`` sees the workspace; paths that start with it are understood by every tool."""
+MAX_FILE_BYTES = 64 << 20
+"""Largest file that a tool reads or writes."""
+MAX_ENTRIES = 5000
+"""Directory entries after which a listing stops."""
+MAX_DEPTH = 32
+"""Directories below one another."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class ToolFault(Exception):
+    """A tool refuses; the text is for the model and says what to do instead."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing in the workspace."""
+
+    path: str
+    """Relative to the workspace, with forward slashes."""
+    size: int
+    """Bytes; 0 for what is no regular file."""
+    kind: str
+    """``"file"``, ``"directory"``, ``"link"`` or ``"special"``."""
+
+
+class Workspace:
+    """Confined access to one directory.
+
+    Args:
+        root: the directory; it must exist.
+    """
+
+    def __init__(self, root: Path):
+        self.root = Path(root)
+
+    def parts(self, path: str) -> tuple[str, ...]:
+        """``path`` as names below the workspace; empty for the workspace itself.
+
+        Raises:
+            ToolFault: a path that leads elsewhere.
+        """
+        if path == MOUNT or path.startswith(MOUNT + "/"):
+            path = path[len(MOUNT) + 1 :]
+        parts = tuple(part for part in path.split("/") if part not in ("", "."))
+        if path.startswith("/") or ".." in parts or "\0" in path or len(parts) > MAX_DEPTH or len(path) > 4096:
+            raise ToolFault(f"only files of the workspace can be used, by relative path; got {_short(path)}")
+        return parts
+
+    @contextmanager
+    def open(self, path: str, *, limit: int = MAX_FILE_BYTES) -> Iterator[BinaryIO]:
+        """The regular file at ``path``, open for reading.
+
+        Raises:
+            ToolFault: no such file, not a regular file, or over ``limit`` bytes.
+        """
+        parts = self.parts(path)
+        if not parts:
+            raise ToolFault(f"{_short(path)} is a directory, not a file. {self.hint(path)}")
+        with self._directory(parts[:-1], path) as directory:
+            try:
+                descriptor = os.open(parts[-1], _FILE, dir_fd=directory)
+            except OSError as error:
+                raise self._fault(path, error) from None
+            with os.fdopen(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if stat.S_ISDIR(status.st_mode):
+                    raise ToolFault(f"{_short(path)} is a directory, not a file. {self.hint(path)}")
+                if not stat.S_ISREG(status.st_mode):
+                    raise ToolFault(f"{_short(path)} is not a regular file")
+                if status.st_size > limit:
+                    raise ToolFault(
+                        f"{_short(path)} has {status.st_size:,} bytes; this tool reads at most {limit:,}. "
+                        "Use run_python to read a part of it."
+                    )
+                yield file
+
+    def read(self, path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
+        """The bytes of the file at ``path``; raises ToolFault as :meth:`open` does."""
+        with self.open(path, limit=limit) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:  # it grew while it was read
+            raise ToolFault(f"{_short(path)} has more than {limit:,} bytes; this tool reads at most that")
+        return data
+
+    def write(self, path: str, data: BinaryIO, *, limit: int) -> int:
+        """Create the file at ``path``, and the directories it needs, from a stream; the bytes written.
+
+        Raises:
+            ToolFault: the path leads elsewhere, exists already, or the stream has more than ``limit`` bytes.
+        """
+        parts = self.parts(path)
+        if not parts:
+            raise ToolFault(f"{_short(path)} is no file name")
+        written = 0
+        with self._directory(parts[:-1], path, create=True) as directory:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            try:
+                descriptor = os.open(parts[-1], flags, 0o644, dir_fd=directory)
+            except FileExistsError:
+                raise ToolFault(f"{_short(path)} exists already") from None
+            except OSError as error:
+                raise self._fault(path, error) from None
+            with os.fdopen(descriptor, "wb") as file:
+                while chunk := data.read(1 << 16):
+                    written += len(chunk)
+                    if written > limit:
+                        os.unlink(parts[-1], dir_fd=directory)
+                        raise ToolFault(f"{_short(path)} would have more than {limit:,} bytes")
+                    file.write(chunk)
+        return written
+
+    def exists(self, path: str) -> bool:
+        """True where something stands at ``path``, links not followed."""
+        parts = self.parts(path)
+        try:
+            with self._directory(parts[:-1], path) as directory:
+                os.stat(parts[-1] if parts else ".", dir_fd=directory, follow_symlinks=False)
+        except (ToolFault, OSError):
+            return False
+        return True
+
+    def entries(self, path: str = ".") -> list[Entry]:
+        """Everything below ``path``, sorted by path, directories included; at most :data:`MAX_ENTRIES`.
+
+        Raises:
+            ToolFault: ``path`` is not a directory of the workspace.
+        """
+        parts = self.parts(path)
+        found: list[Entry] = []
+        with self._directory(parts, path) as directory:
+            self._walk(directory, "/".join(parts), found, len(parts))
+        return sorted(found, key=lambda entry: entry.path)
+
+    def hint(self, path: str) -> str:
+        """Which files there are, and which of them ``path`` may have meant."""
+        files = [entry.path for entry in self.entries() if entry.kind == "file"]
+        if not files:
+            return "The workspace has no files."
+        name = path.rstrip("/").rsplit("/", 1)[-1]
+        same = [file for file in files if file.rsplit("/", 1)[-1] == name]
+        close = f" Did you mean {same[0]!r}?" if same and same[0] != path else did_you_mean(path, files, limit=1)
+        more = f" and {len(files) - 20} more" if len(files) > 20 else ""
+        return f"Files: {', '.join(files[:20])}{more}.{close}"
+
+    @contextmanager
+    def _directory(self, parts: tuple[str, ...], path: str, *, create: bool = False) -> Iterator[int]:
+        """A descriptor of the directory that ``parts`` name; ``path`` is for error texts."""
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in parts:
+                try:
+                    if create:
+                        try:
+                            os.mkdir(part, 0o755, dir_fd=descriptor)
+                        except FileExistsError:
+                            pass
+                    inner = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                except OSError as error:
+                    raise self._fault(path, error) from None
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _walk(self, directory: int, prefix: str, found: list[Entry], depth: int) -> None:
+        with os.scandir(directory) as scan:
+            names = sorted(scan, key=lambda item: item.name)
+        for item in names:
+            if len(found) >= MAX_ENTRIES:
+                return
+            path = f"{prefix}/{item.name}" if prefix else item.name
+            status = os.stat(item.name, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                found.append(Entry(path, 0, "directory"))
+                if depth < MAX_DEPTH:
+                    inner = os.open(item.name, _DIRECTORY, dir_fd=directory)
+                    try:
+                        self._walk(inner, path, found, depth + 1)
+                    finally:
+                        os.close(inner)
+            elif stat.S_ISREG(status.st_mode):
+                found.append(Entry(path, status.st_size, "file"))
+            else:
+                found.append(Entry(path, 0, "link" if stat.S_ISLNK(status.st_mode) else "special"))
+
+    def _fault(self, path: str, error: OSError) -> ToolFault:
+        if isinstance(error, FileNotFoundError):
+            return ToolFault(f"there is no {_short(path)}. {self.hint(path)}")
+        if isinstance(error, NotADirectoryError) or error.errno in (errno.ELOOP, errno.ENXIO):
+            return ToolFault(f"{_short(path)} is not a plain path: links and special files are not followed")
+        return ToolFault(f"{_short(path)} cannot be opened: {error.strerror}")
+
+
+def _short(path: str) -> str:
+    return repr(path if len(path) <= 200 else path[:200] + "…")
