@@ -1,0 +1,184 @@
+"""What a set of episodes says, in one place: the same numbers for ``eval``, training and reports.
+
+Only valid episodes are measurements. Invalid ones (a tool server died, say) stand in no mean; they are counted
+beside it. An invalid attempt that was tried again is ``retried`` and is not an episode of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aworld_gym.types import Episode
+
+BOOTSTRAP_SAMPLES = 2000
+_RESAMPLE_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What the summary needs of one episode (a few hundred bytes, so that runs of any length can be summed)."""
+
+    item: Hashable
+    attempt: int
+    cluster: Hashable
+    task_id: str
+    seed: int | None
+    level: int | None
+    valid: bool
+    outcome: str
+    score: float | None
+    total: float
+    turns: int
+    calls: int
+    errors: Counter[str]
+
+    @classmethod
+    def of(cls, episode: Episode) -> _Row:
+        results = [result for step in episode.steps for result in step.results]
+        return cls(
+            item=(episode.seed, episode.sample, episode.agent_id, episode.parent),
+            attempt=episode.attempt,
+            cluster=episode.group_id if episode.group_id is not None else (episode.task_id, episode.seed),
+            task_id=episode.task_id,
+            seed=episode.seed,
+            level=episode.task.get("level"),
+            valid=episode.valid,
+            outcome=str(episode.outcome) if episode.outcome is not None else "unfinished",
+            score=episode.score,
+            total=episode.total_reward,
+            turns=len(episode.steps),
+            calls=len(results),
+            errors=Counter(result.error for result in results if result.error),
+        )
+
+
+class Metrics:
+    """Adds up episodes as they finish; ``summary()`` at any time.
+
+    Example:
+        >>> Metrics().summary()["episodes"]
+        0
+    """
+
+    def __init__(self, episodes: Iterable[Episode] = ()):
+        self._rows: list[_Row] = []
+        for episode in episodes:
+            self.add(episode)
+
+    def add(self, episode: Episode) -> None:
+        """Count one more record; the episode itself is not kept."""
+        self._rows.append(_Row.of(episode))
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers as JSON values; a mean over nothing is None.
+
+        ``episodes`` = ``valid`` + ``invalid``; ``retried`` counts the invalid attempts that a later attempt
+        replaced. ``success_rate`` is the share of valid, scored episodes with score 1, and ``success_ci95``
+        its 95 % percentile bootstrap interval over groups (episodes of one group share a task, so they are
+        resampled together). ``pass_at_k`` is the share of whole groups in which at least one of the ``k`` episodes
+        succeeded, ``k`` being the size of the largest group; it is None where groups have one episode.
+        ``tool_calls`` and ``tool_errors`` are totals over valid episodes.
+        """
+        rows = [row for row, keep in zip(self._rows, _is_final(self._rows), strict=True) if keep]
+        valid = [row for row in rows if row.valid]
+        scored = [row for row in valid if row.score is not None]
+        errors: Counter[str] = sum((row.errors for row in valid), Counter())
+        k, pass_at_k = _pass_at_k(scored)
+        return {
+            "episodes": len(rows),
+            "valid": len(valid),
+            "invalid": len(rows) - len(valid),
+            "retried": len(self._rows) - len(rows),
+            "success_rate": _mean([_success(row) for row in scored]),
+            "success_ci95": bootstrap_ci([(row.cluster, _success(row)) for row in scored]),
+            "mean_score": _mean([row.score for row in scored if row.score is not None]),
+            "mean_return": _mean([row.total for row in valid]),
+            "mean_turns": _mean([row.turns for row in valid]),
+            "tool_calls": sum(row.calls for row in valid),
+            "tool_errors": errors.total(),
+            "tool_errors_by_kind": dict(sorted(errors.items())),
+            "outcomes": dict(sorted(Counter(row.outcome for row in rows).items())),
+            "by_level": _by_level(valid),
+            "k": k,
+            "pass_at_k": pass_at_k,
+        }
+
+
+def summarize(episodes: Iterable[Episode]) -> dict[str, Any]:
+    """:meth:`Metrics.summary` of these episodes."""
+    return Metrics(episodes).summary()
+
+
+def final(episodes: Iterable[Episode]) -> list[Episode]:
+    """The episodes, in order, without the invalid attempts that a later attempt of the same item replaced."""
+    episodes = list(episodes)
+    return [e for e, keep in zip(episodes, _is_final([_Row.of(e) for e in episodes]), strict=True) if keep]
+
+
+def bootstrap_ci(values: Iterable[tuple[Hashable, float]], *, seed: int = 0) -> list[float] | None:
+    """The 95 % percentile bootstrap interval of the mean of ``(cluster, value)`` pairs.
+
+    Clusters are resampled whole (a cluster bootstrap: Davison and Hinkley, Bootstrap Methods, 1997, section
+    3.8), by a fixed seed. None where there are fewer than two clusters.
+    """
+    sums: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for cluster, value in values:
+        sums[cluster][0] += value
+        sums[cluster][1] += 1.0
+    table = np.array(list(sums.values()), dtype=float)
+    count = len(table)
+    if count < 2:
+        return None
+    rng, means = np.random.default_rng(seed), []
+    block = max(1, _RESAMPLE_BLOCK // count)
+    for start in range(0, BOOTSTRAP_SAMPLES, block):
+        draw = rng.integers(count, size=(min(block, BOOTSTRAP_SAMPLES - start), count))
+        total = table[draw].sum(axis=1)
+        means.append(total[:, 0] / total[:, 1])
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
+    return [float(low), float(high)]
+
+
+def _is_final(rows: list[_Row]) -> list[bool]:
+    """False for each invalid row that has a later attempt. A task that was never reached has the empty id."""
+    last: dict[Hashable, int] = defaultdict(lambda: -1)
+    for row in rows:
+        for task_id in {row.task_id, ""}:
+            last[row.item, task_id] = max(last[row.item, task_id], row.attempt)
+    return [row.valid or last[row.item, row.task_id] <= row.attempt for row in rows]
+
+
+def _success(row: _Row) -> float:
+    return float(row.score == 1.0)
+
+
+def _mean(values: list[float] | list[int]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _by_level(valid: list[_Row]) -> dict[str, dict[str, Any]]:
+    levels = sorted({row.level for row in valid if row.level is not None})
+    out = {}
+    for level in levels:
+        rows = [row for row in valid if row.level == level]
+        out[str(level)] = {
+            "episodes": len(rows),
+            "success_rate": _mean([_success(row) for row in rows if row.score is not None]),
+            "mean_turns": _mean([row.turns for row in rows]),
+        }
+    return out
+
+
+def _pass_at_k(scored: list[_Row]) -> tuple[int | None, float | None]:
+    groups: dict[Hashable, list[float]] = defaultdict(list)
+    for row in scored:
+        groups[row.cluster].append(_success(row))
+    k = max(map(len, groups.values()), default=None)
+    if k is None or k == 1:
+        return k, None
+    return k, _mean([max(group) for group in groups.values() if len(group) == k])

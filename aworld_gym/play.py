@@ -1,0 +1,268 @@
+"""One episode: a policy's agent against one env, and the record of it.
+
+Decides what ends an episode besides the env itself (the agent's token budget, the deadline, a policy that cannot
+sample) and whose fault an exception is. It opens and closes nothing, and knows no other episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import platform
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
+from typing import Any
+
+import gymnasium as gym
+
+from aworld_gym import aio
+from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
+from aworld_gym.policies.base import Agent, Policy
+from aworld_gym.types import Episode, Message, Outcome, StepRecord
+from aworld_gym.wrappers.transcript import TranscriptObservation
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One episode to play."""
+
+    index: int
+    """Its place in the rollout; unique."""
+    seed: int | None
+    sample: int = 0
+    """Which of its group's episodes it is."""
+    group_id: str | None = None
+    options: Mapping[str, Any] | None = None
+    """For reset; ``{"task_id": ...}`` picks a task."""
+
+    @property
+    def task_id(self) -> str | None:
+        """The task that ``options`` asks for, if they do."""
+        return (self.options or {}).get("task_id")
+
+
+async def play(
+    env: gym.Env, policy: Policy, item: Item, *, attempt: int = 0, deadline_s: float | None = None
+) -> Episode:
+    """Play one item and return its record; on the package's loop.
+
+    Args:
+        env: a ToolEnv, wrapped or not. After an invalid record, or ``timeout``, it is not fit for another episode.
+        policy: makes the agent.
+        item: what to play.
+        attempt: recorded, and told to the policy.
+        deadline_s: seconds until the episode is ended as ``timeout``, the policy's time included.
+
+    Raises:
+        PolicyError: the policy raised, or gave what is not an action.
+        AWorldGymError: the caller's mistakes (an unknown task, a broken configuration).
+    """
+    began = time.monotonic()
+    run = _Run(env, policy, item, attempt)
+    try:
+        async with asyncio.timeout(deadline_s) as deadline:
+            await run.through()
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        if run.started:
+            run.ended = Outcome.TIMEOUT
+        else:
+            run.fail(InfraError("env_failed", f"the env was not reset within the deadline of {deadline_s} s"))
+    except InfraError as error:
+        run.fail(error)
+    except Exception as error:
+        error.add_note(f"In {run.place()}.")
+        raise
+    finally:
+        run.close()
+    return run.record(time.monotonic() - began)
+
+
+def failed(env_id: str, policy: Policy, item: Item, error: InfraError, *, attempt: int = 0) -> Episode:
+    """The record of an episode that never began, because its env could not be made or reset."""
+    return Episode(
+        env_id=env_id,
+        task_id=item.task_id or "",
+        seed=item.seed,
+        attempt=attempt,
+        group_id=item.group_id,
+        sample=item.sample,
+        outcome=Outcome.INFRA_FAILURE,
+        error=str(error),
+        versions=versions(policy.name),
+    )
+
+
+def env_id_of(env: gym.Env) -> str:
+    """The id an env is registered under, or its class name."""
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+def spec_json(env: gym.Env) -> str | None:
+    """The env's spec as JSON, wrappers included; None where it has none, or one that JSON cannot hold."""
+    if env not in _specs:
+        spec = env.spec
+        try:
+            _specs[env] = None if spec is None else spec.to_json()
+        except (TypeError, ValueError) as error:
+            log.info("the spec of %s is not recorded: %s", env_id_of(env), error)
+            _specs[env] = None
+    return _specs[env]
+
+
+_specs: weakref.WeakKeyDictionary[gym.Env, str | None] = weakref.WeakKeyDictionary()
+
+
+@lru_cache
+def versions(policy: str) -> Mapping[str, str]:
+    """What an episode depends on: package versions, and the policy's name."""
+    found = {"policy": policy, "python": platform.python_version()}
+    for name in ("aworld-gym", "gymnasium", "mcp"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a source tree that was not installed
+            continue
+    return MappingProxyType(found)
+
+
+class _Run:
+    """The state of one episode while it is played."""
+
+    def __init__(self, env: gym.Env, policy: Policy, item: Item, attempt: int):
+        self.env, self.policy, self.item, self.attempt = env, policy, item, attempt
+        self.agent: Agent | None = None
+        self.steps: list[StepRecord] = []
+        self.started = False
+        self.ended: Outcome | None = None
+        self.error: InfraError | None = None
+
+    async def through(self) -> None:
+        """Reset, then act and step until something ends the episode."""
+        env, item, policy = self.env, self.item, self.policy
+        obs, info = await aio.areset(env, seed=item.seed, options=None if item.options is None else dict(item.options))
+        self.started = True
+        with self.policys_fault("episode"):
+            self.agent = policy.episode(
+                obs=obs, info=info, seed=item.seed, index=item.index, attempt=self.attempt, env=env
+            )
+        observe = getattr(self.agent, "observe", None)
+        whole = _observes_transcript(env)
+        new, done = obs, False
+        while not done:
+            with self.policys_fault("act"):
+                action = await self.agent.act(new)
+            if action is None:
+                self.ended = Outcome.MAX_TOKENS
+                return
+            seen = len(obs) + 1 if whole else 0  # a transcript holds what was shown before, and the action
+            obs, reward, terminated, truncated, info = await self.step(action)
+            new, done = obs[seen:], terminated or truncated
+            self.steps.append(_as_returned(env.get_wrapper_attr("last_step"), float(reward), info))
+            if observe is not None:
+                with self.policys_fault("observe"):
+                    observe(float(reward), info, done)
+        if info["outcome"] is None:
+            self.ended = Outcome.MAX_TURNS  # cut by a wrapper such as TimeLimit, of which the env knows nothing
+
+    async def step(self, action: Message) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step; an action that is none is the policy's fault."""
+        try:
+            return await aio.astep(self.env, action)
+        except ActionError as error:
+            raise PolicyError(f"policy {self.policy.name!r} gave what is not an action: {error}") from error
+
+    def fail(self, error: InfraError) -> None:
+        """The episode is not a measurement."""
+        self.ended, self.error = Outcome.INFRA_FAILURE, error
+
+    def close(self) -> None:
+        """Tell the agent, exactly once, that its episode is over."""
+        agent, self.agent = self.agent, None
+        close = getattr(agent, "close", None)
+        if close is not None:
+            with self.policys_fault("close"):
+                close()
+
+    def record(self, seconds: float) -> Episode:
+        """The env's own record, with the rewards that came out of the outermost wrapper."""
+        score: float | None = None
+        if self.ended is not None and self.ended.valid:
+            try:
+                score = self._score_without_answer()
+            except InfraError as failure:
+                self.fail(failure)
+        if not self.started:
+            assert self.error is not None  # what leaves through() before the reset is an InfraError or raises
+            base = failed(env_id_of(self.env), self.policy, self.item, self.error, attempt=self.attempt)
+            return dataclasses.replace(base, spec=spec_json(self.env), duration_s=seconds)
+        base = self.env.get_wrapper_attr("episode")
+        if self.ended is not None:
+            said = None if self.error is None else str(self.error)
+            base = dataclasses.replace(base, outcome=self.ended, score=score, error=said)
+        return dataclasses.replace(
+            base,
+            attempt=self.attempt,
+            group_id=self.item.group_id,
+            sample=self.item.sample,
+            steps=tuple(self.steps),
+            spec=spec_json(self.env),
+            versions=versions(self.policy.name),
+            duration_s=seconds,
+        )
+
+    def place(self) -> str:
+        """Which episode this is, for error messages."""
+        task = self.env.get_wrapper_attr("task") if self.started else None
+        where = f", task {task.id!r}, turn {len(self.steps)}" if task is not None else ", at reset"
+        return f"the episode with seed {self.item.seed} (sample {self.item.sample}, attempt {self.attempt}{where})"
+
+    @contextmanager
+    def policys_fault(self, what: str) -> Iterator[None]:
+        """Exceptions of the block are the policy's, but for this package's own and a cancellation asked for."""
+        try:
+            yield
+        except AWorldGymError:
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._fault(what, error) from error
+        except Exception as error:
+            raise self._fault(what, error) from error
+
+    def _fault(self, what: str, error: BaseException) -> PolicyError:
+        return PolicyError(f"policy {self.policy.name!r} raised in {what}(): {describe(error)}")
+
+    def _score_without_answer(self) -> float | None:
+        with boundary("env_failed"):
+            score = self.env.get_wrapper_attr("tasks").score(self.env.get_wrapper_attr("task"), None)
+        return None if score is None else float(score.value)
+
+
+def _as_returned(step: StepRecord, reward: float, info: Mapping[str, Any]) -> StepRecord:
+    """The env's record of a step with the reward that the outermost wrapper returned, and its components."""
+    components = {name: float(value) for name, value in info["reward_components"].items()}
+    unnamed = reward - math.fsum(components.values())
+    if abs(unnamed) > 1e-9:  # a foreign wrapper changed the reward
+        components["other_wrappers"] = unnamed
+    return dataclasses.replace(step, reward=reward, components=components)
+
+
+def _observes_transcript(env: gym.Env) -> bool:
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, TranscriptObservation):
+            return True
+        env = env.env
+    return False

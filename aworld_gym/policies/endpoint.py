@@ -1,0 +1,195 @@
+"""A policy behind any OpenAI-compatible chat-completions endpoint, vLLM included.
+
+One client serves all episodes. The client library retries what may be retried (connection errors, 408, 409, 429,
+5xx) with exponential backoff and obeys ``Retry-After``; replies that are not a completion are retried here in the
+same way. What is left then is nobody's answer: it ends the episode as ``infra_failure``, never as reward 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+
+from aworld_gym.errors import ConfigError, InfraError, MissingDependencyError, describe
+from aworld_gym.policies.chat_format import IMAGES, reply_message, wire_messages
+from aworld_gym.types import Message
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+log = logging.getLogger(__name__)
+
+# Endpoints agree on no code for a prompt that is too long; OpenAI has one, others only say so in the message.
+_OVERFLOW_CODES = ("context_length_exceeded",)
+_OVERFLOW_TEXT = ("maximum context length", "context length", "context window", "too many tokens", "prompt is too long")
+_MAX_BACKOFF_S = 8.0
+
+
+class OpenAIPolicy:
+    """Samples each message from a chat-completions endpoint.
+
+    Args:
+        model: the model's name there; ``LLM_MODEL_NAME`` where None.
+        base_url: such as ``http://127.0.0.1:8000/v1``; ``LLM_BASE_URL`` where None, else OpenAI's own.
+        api_key: ``LLM_API_KEY`` where None. A local endpoint (``base_url`` given) needs none.
+        temperature: passed on where given.
+        top_p: passed on where given.
+        max_tokens: of one message; passed on where given.
+        extra: further fields of the request body, for example ``{"chat_template_kwargs": {...}}``.
+        images: where image parts of tool results go. ``"user"``: into a user message after the results, which
+            every vision endpoint takes; ``"tool"``: left in the tool message; ``"omit"``: replaced by a remark,
+            for models that take none.
+        timeout_s: of one request.
+        retries: of one request, after the first try.
+
+    Raises:
+        ConfigError: no model or no key is named, or (from an agent) the endpoint refuses the very first request
+            for good: a wrong key, an unknown model, an unknown option.
+
+    Example:
+        >>> policy = OpenAIPolicy("Qwen/Qwen3-0.6B", base_url="http://127.0.0.1:8000/v1")
+        >>> policy.name
+        'openai:Qwen/Qwen3-0.6B'
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        max_tokens: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+        images: str = "user",
+        timeout_s: float = 300.0,
+        retries: int = 5,
+    ):
+        self.model = model or os.environ.get("LLM_MODEL_NAME") or ""
+        if not self.model:
+            raise ConfigError("no model is named: set LLM_MODEL_NAME, or pass model= (--model)")
+        self.base_url = base_url or os.environ.get("LLM_BASE_URL") or None
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise ConfigError(f"base_url (LLM_BASE_URL) must start with http:// or https://, got {self.base_url!r}")
+        self._api_key = api_key or os.environ.get("LLM_API_KEY") or ("none" if self.base_url else "")
+        if not self._api_key:
+            raise ConfigError(
+                "no endpoint is named: set LLM_BASE_URL (such as http://127.0.0.1:8000/v1), "
+                "or LLM_API_KEY for OpenAI's own"
+            )
+        if images not in IMAGES:
+            raise ConfigError(f"images must be one of {IMAGES}, got {images!r}")
+        self.images, self.timeout_s, self.retries = images, timeout_s, retries
+        sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+        self._options = {k: v for k, v in sampling.items() if v is not None}
+        self._extra = dict(extra or {})
+        self._client: tuple[tuple[int, int], AsyncOpenAI] | None = None
+        self._served = False
+        self.name = f"openai:{self.model}"
+
+    def episode(
+        self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
+    ) -> OpenAIAgent:
+        """An agent with an empty conversation and the episode's tools."""
+        return OpenAIAgent(self, info.get("tools", ()))
+
+    async def complete(self, messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> Any:
+        """One chat completion (the library's object); None where the conversation does not fit the context.
+
+        Raises:
+            InfraError: the endpoint failed, retries included.
+            ConfigError: the endpoint refused, and has not yet answered anything.
+        """
+        import openai
+
+        # An empty list of tools is refused by some endpoints, so it is left out.
+        request: dict[str, Any] = {"model": self.model, "messages": messages, **self._options}
+        if tools:
+            request["tools"] = list(tools)
+        for attempt in range(self.retries + 1):
+            try:
+                completion = await self._connected().chat.completions.create(**request, extra_body=self._extra or None)
+            except openai.APIStatusError as error:
+                if _is_overflow(error):
+                    return None
+                raise self._refusal(error) from error
+            except openai.APIConnectionError as error:  # time-outs included
+                cause = describe(error.__cause__ or error)
+                raise InfraError("host_unreachable", f"{self._where()}: {cause}", server="llm") from error
+            except (openai.OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # not a JSON body
+                problem = describe(error)
+            else:
+                if getattr(completion, "choices", None) and completion.choices[0].message is not None:
+                    self._served = True
+                    return completion
+                problem = f"the reply is not a chat completion: {str(completion)[:200]!r}"
+            log.info("%s: %s (try %d of %d)", self._where(), problem, attempt + 1, self.retries + 1)
+            if attempt < self.retries:
+                await asyncio.sleep(min(0.5 * 2**attempt, _MAX_BACKOFF_S))
+        raise InfraError("server_protocol", f"{self._where()}: {problem}", server="llm")
+
+    async def aclose(self) -> None:
+        """Close the client's connections; a later request opens it again."""
+        if self._client is not None:
+            (_, client), self._client = self._client, None
+            await client.close()
+
+    def _connected(self) -> AsyncOpenAI:
+        # A client belongs to one event loop of one process.
+        key = (os.getpid(), id(asyncio.get_running_loop()))
+        if self._client is None or self._client[0] != key:
+            try:
+                from openai import AsyncOpenAI
+            except ImportError as error:
+                raise MissingDependencyError(
+                    "the openai policy needs the package 'openai': pip install openai"
+                ) from error
+            client = AsyncOpenAI(
+                api_key=self._api_key, base_url=self.base_url, timeout=self.timeout_s, max_retries=self.retries
+            )
+            self._client = (key, client)
+        return self._client[1]
+
+    def _refusal(self, error: Any) -> Exception:
+        said = f"{self._where()} answered {error.status_code}: {error.message}"
+        transient = error.status_code in (408, 409, 429) or error.status_code >= 500
+        if transient or self._served:
+            return InfraError("host_refused", said, server="llm")
+        return ConfigError(f"{said}. Check LLM_BASE_URL, LLM_API_KEY, LLM_MODEL_NAME and the sampling options.")
+
+    def _where(self) -> str:
+        return f"model endpoint {self.base_url or 'api.openai.com'} ({self.model})"
+
+
+class OpenAIAgent:
+    """Holds one conversation."""
+
+    def __init__(self, policy: OpenAIPolicy, tools: Sequence[Mapping[str, Any]]):
+        self._policy, self._tools = policy, tools
+        self._conversation: list[Message] = []
+        self._turn = 0
+
+    async def act(self, messages: tuple[Message, ...]) -> Message | None:
+        """The endpoint's next message; None where the conversation has outgrown the model's context."""
+        self._conversation += wire_messages(messages, images=self._policy.images)
+        completion = await self._policy.complete(self._conversation, self._tools)
+        if completion is None:
+            return None
+        message = reply_message(completion, turn=self._turn)
+        self._turn += 1
+        self._conversation += wire_messages((message,), images=self._policy.images)
+        return message
+
+
+def _is_overflow(error: Any) -> bool:
+    if error.status_code not in (400, 413, 422):
+        return False
+    text = json.dumps(error.body, default=str).lower() if error.body is not None else str(error.message).lower()
+    return error.code in _OVERFLOW_CODES or any(sign in text for sign in _OVERFLOW_TEXT)

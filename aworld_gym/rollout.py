@@ -1,0 +1,390 @@
+"""Independent asynchronous episodes: many at once, none waiting for another.
+
+Each of ``concurrency`` workers keeps one env and plays one episode after another in it. An episode that an
+infrastructure failure spoiled is recorded as such and played again, in a fresh env, under the next attempt number.
+Whatever ends the rollout (the last episode, an error, a cancellation, an interrupt), every env is closed, and every
+finished episode has been written to the journal and handed over.
+
+What one episode is stands in :mod:`aworld_gym.play`; this module knows no model and no trainer, and computes no
+metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from contextlib import closing, nullcontext
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
+
+from aworld_gym import aio
+from aworld_gym.errors import ConfigError, InfraError, PolicyError, describe
+from aworld_gym.play import Item, env_id_of, failed, play, spec_json
+from aworld_gym.policies.base import Policy
+from aworld_gym.progress import EpisodeProgress
+from aworld_gym.toolchain import loop
+from aworld_gym.trajectory import Journal, Resume
+from aworld_gym.types import Episode, Outcome
+
+__all__ = ["EnvLike", "Item", "arollout", "iterate", "make_items", "rollout"]
+
+log = logging.getLogger(__name__)
+
+EnvLike = str | EnvSpec | gym.Env | Callable[[], gym.Env]
+"""An env id, a spec, an env made by ``gym.make`` (its spec is rebuilt), or a function that makes an env."""
+
+DEFAULT_EPISODES = 50
+CLOSE_TIMEOUT_S = 60.0
+"""Seconds an env may take to close before it is given up, with a warning."""
+RETRY_WAIT_S, RETRY_WAIT_MAX_S = 0.25, 10.0
+"""Seconds before the first retry of an episode (doubled for each further one), and at most."""
+
+
+def make_items(episodes: int, *, seed: int = 0, group_size: int = 1) -> list[Item]:
+    """``episodes`` items from ``seed`` on, ``group_size`` in a row sharing a seed and a group.
+
+    Raises:
+        ConfigError: a number is out of range, or ``episodes`` is not a multiple of ``group_size``.
+    """
+    for name, value, least in (("episodes", episodes, 1), ("group_size", group_size, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if episodes % group_size:
+        raise ConfigError(
+            f"episodes ({episodes}) must be a multiple of group_size ({group_size}), to keep groups whole"
+        )
+    return [Item(i, seed + i // group_size, i % group_size, str(seed + i // group_size)) for i in range(episodes)]
+
+
+def rollout(env: EnvLike, policy: Policy, *, progress: bool = False, **options: Any) -> list[Episode]:
+    """Play episodes and wait for all of them.
+
+    Callable from any thread but the package's own loop; inside a running event loop it blocks that loop.
+
+    Args:
+        env: an id, a spec, an env made by ``gym.make``, or a function that makes an env.
+        policy: makes one agent per episode.
+        progress: show a progress bar on stderr.
+        **options: the arguments of :func:`arollout` (``episodes``, ``seed``, ``concurrency``, ``journal``, ...).
+
+    Returns:
+        Every record, invalid attempts included, by item and attempt (not by time of completion).
+
+    Raises:
+        PolicyError: the policy raised; its ``finished`` holds the records that were complete.
+
+    Example:
+        >>> from aworld_gym.policies import OraclePolicy
+        >>> [e.score for e in rollout("AWorld/Gaia-v0", OraclePolicy(), episodes=2)]
+        [1.0, 1.0]
+    """
+    done: list[tuple[int, Episode]] = []
+    try:
+        with closing(_iterate(env, policy, progress, options)) as pairs:
+            done.extend(pairs)
+    except PolicyError as error:
+        error.finished = tuple(episode for _, episode in done)
+        raise
+    return [episode for _, episode in sorted(done, key=lambda pair: (pair[0], pair[1].attempt))]
+
+
+def iterate(env: EnvLike, policy: Policy, *, progress: bool = False, **options: Any) -> Iterator[Episode]:
+    """As :func:`rollout`, one record at a time in order of completion, for runs too long to hold in memory."""
+    with closing(_iterate(env, policy, progress, options)) as pairs:
+        for _, episode in pairs:
+            yield episode
+
+
+async def arollout(
+    env: EnvLike,
+    policy: Policy,
+    *,
+    episodes: int | None = None,
+    seed: int = 0,
+    concurrency: int = 16,
+    group_size: int = 1,
+    items: Sequence[Item] | None = None,
+    retries: int = 1,
+    deadline_s: float | None = None,
+    journal: str | os.PathLike[str] | Journal | None = None,
+    resume: bool = False,
+    on_episode: Callable[[Episode], None] | None = None,
+) -> AsyncIterator[Episode]:
+    """Play episodes; yield their records in order of completion, invalid attempts included.
+
+    The episodes run on the package's event loop, whichever loop iterates. They run ahead of a slow consumer.
+    Leaving the iteration early stops them: hold the iterator in :func:`contextlib.aclosing` where you may.
+
+    Args:
+        env: an id, a spec, an env made by ``gym.make`` (its spec is rebuilt, wrappers included; the env itself
+            is not touched), or a function that makes an env.
+        policy: makes one agent per episode (:class:`~aworld_gym.policies.Policy`).
+        episodes: how many (50 where None). Item i has seed ``seed + i // group_size`` and the group of that name.
+        seed: the first seed.
+        concurrency: episodes at once.
+        group_size: episodes that share a seed, and so a task.
+        items: what to play, instead of ``episodes``, ``seed`` and ``group_size``.
+        retries: further tries, each in a fresh env, of an episode that infrastructure spoiled.
+        deadline_s: wall-clock seconds for one attempt, the policy's time included; it then ends as ``timeout``.
+            Off by default: a clock makes a rollout irreproducible.
+        journal: a file to write every record to as it is complete, or an open Journal (which stays open).
+        resume: continue the journal: items that have a valid record there are yielded from it and not played;
+            others get further attempts. Without it a journal that already has records is refused.
+        on_episode: called with each new record, on the loop's thread, before it is yielded; it must not block.
+
+    Raises:
+        ConfigError: arguments that cannot work, or a journal of another env or policy.
+        PolicyError: the policy raised, or gave what is not an action. Finished episodes were yielded before.
+    """
+    engine = _Engine(
+        env,
+        policy,
+        _items(items, episodes, seed, group_size),
+        concurrency=concurrency,
+        retries=retries,
+        deadline_s=deadline_s,
+        journal=journal,
+        resume=resume,
+        on_episode=on_episode,
+    )
+    try:
+        await loop.call(engine.start())
+        while (pair := await loop.call(engine.next())) is not None:
+            yield pair[1]
+    finally:
+        await loop.call(engine.aclose())
+
+
+def _iterate(
+    env: EnvLike, policy: Policy, progress: bool, options: dict[str, Any]
+) -> Generator[tuple[int, Episode], None, None]:
+    """The synchronous engine loop: records with the index of their item. An interrupt leaves nothing open."""
+    options = dict(options)
+    chosen = [options.pop(name, default) for name, default in _CHOICE.items()]
+    engine = _Engine(env, policy, _items(*chosen), **options)
+    with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
+        try:
+            loop.run(engine.start())
+            while (pair := loop.run(engine.next())) is not None:
+                if bar is not None:
+                    bar.add(pair[1])
+                yield pair
+        finally:
+            loop.run(engine.aclose())
+
+
+_CHOICE: dict[str, Any] = {"items": None, "episodes": None, "seed": 0, "group_size": 1}
+
+
+def _items(items: Sequence[Item] | None, episodes: int | None, seed: int, group_size: int) -> Sequence[Item]:
+    if items is None:
+        return make_items(DEFAULT_EPISODES if episodes is None else episodes, seed=seed, group_size=group_size)
+    if episodes is not None:
+        raise ConfigError("give either episodes or items, not both")
+    return items
+
+
+class _Engine:
+    """Workers over a queue of items. All methods run on the package's loop."""
+
+    def __init__(
+        self,
+        env: EnvLike,
+        policy: Policy,
+        items: Sequence[Item],
+        *,
+        concurrency: int = 16,
+        retries: int = 1,
+        deadline_s: float | None = None,
+        journal: str | os.PathLike[str] | Journal | None = None,
+        resume: bool = False,
+        on_episode: Callable[[Episode], None] | None = None,
+    ):
+        for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if deadline_s is not None and not deadline_s > 0:
+            raise ConfigError(f"deadline_s must be positive, got {deadline_s!r}")
+        if resume and journal is None:
+            raise ConfigError("resume=True needs the journal to resume from")
+        self._env_id, self._make = _maker(env)
+        self._policy, self._items = policy, items
+        self._concurrency, self._retries, self._deadline_s = concurrency, retries, deadline_s
+        self.total = len(items)
+        self._place, self._resume, self._on_episode = journal, resume, on_episode
+        self._journal: Journal | None = None
+        self._todo: deque[tuple[Item, int]] = deque()
+        self._spare: gym.Env | None = None
+        self._queue: asyncio.Queue[tuple[int, Episode] | None] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._making = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Open the journal, hand over what it already has, and start the workers."""
+        done = self._open_journal()
+        for item in self._items:
+            records = done.records(item.seed, item.sample, item.task_id)
+            for episode in records:
+                self._queue.put_nowait((item.index, episode))
+            if not any(episode.valid for episode in records):
+                self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id)))
+        if done.episodes and self._todo:
+            self._spare = await self._made()
+            _check_same_run(done.episodes, self._spare, self._policy)
+        self._task = asyncio.create_task(self._work(), name="aworld-gym-rollout")
+
+    async def next(self) -> tuple[int, Episode] | None:
+        """The next finished episode; None after the last. Raises what ended the rollout, after what had finished."""
+        pair = await self._queue.get()
+        if pair is None and self._task is not None:
+            await self._task
+        return pair
+
+    async def aclose(self) -> None:
+        """Stop what runs and close everything; idempotent, and complete even where the caller is cancelled."""
+        await asyncio.shield(asyncio.create_task(self._aclose()))
+
+    async def _aclose(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()  # it was raised by next(), or the consumer left before it could be
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            await _close(spare)
+        if self._journal is not None and self._journal is not self._place:
+            self._journal.close()
+        close_policy = getattr(self._policy, "aclose", None)
+        if close_policy is not None:
+            await close_policy()
+
+    def _open_journal(self) -> Resume:
+        if self._place is None:
+            return Resume()
+        # Opened before it is read: that takes the lock and mends a torn end.
+        self._journal = self._place if isinstance(self._place, Journal) else Journal(self._place)
+        if self._resume:
+            return Resume.of(self._journal.path)
+        if self._journal is not self._place and self._journal.path.stat().st_size:
+            raise ConfigError(f"{self._journal.path} already has episodes; resume that run, or write to another place")
+        return Resume()
+
+    async def _work(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._concurrency, len(self._todo))):
+                    group.create_task(self._worker())
+        except BaseExceptionGroup as failures:
+            # Workers that fail together fail of one cause; the group is kept as its context.
+            raise failures.exceptions[0] from failures.exceptions[0].__cause__
+        finally:
+            self._queue.put_nowait(None)
+
+    async def _worker(self) -> None:
+        env, self._spare = self._spare, None
+        try:
+            while self._todo:
+                item, first = self._todo.popleft()
+                for attempt in range(first, first + self._retries + 1):
+                    if attempt > first:
+                        await asyncio.sleep(min(RETRY_WAIT_S * 2 ** (attempt - first - 1), RETRY_WAIT_MAX_S))
+                    try:
+                        env = env if env is not None else await self._made()
+                    except InfraError as error:
+                        episode = failed(self._env_id, self._policy, item, error, attempt=attempt)
+                    else:
+                        episode = await play(env, self._policy, item, attempt=attempt, deadline_s=self._deadline_s)
+                    self._finish(item, episode)
+                    # An env that failed, or was cut off in the middle of something, plays no further episode.
+                    if env is not None and (not episode.valid or episode.outcome is Outcome.TIMEOUT):
+                        spoiled, env = env, None
+                        await _close(spoiled)
+                    if episode.valid:
+                        break
+        finally:
+            if env is not None:
+                await _close(env)
+
+    def _finish(self, item: Item, episode: Episode) -> None:
+        if self._journal is not None:
+            self._journal.append(episode)
+        self._queue.put_nowait((item.index, episode))
+        if episode.error is not None:
+            log.warning("seed %s, sample %d, attempt %d: %s", item.seed, item.sample, episode.attempt, episode.error)
+        if self._on_episode is not None:
+            self._on_episode(episode)
+
+    async def _made(self) -> gym.Env:
+        # In a thread, because the first one imports much; one at a time, because factories need not be thread-safe.
+        async with self._making:
+            making = asyncio.ensure_future(asyncio.to_thread(self._make))
+            try:
+                return await asyncio.shield(making)
+            except asyncio.CancelledError:
+                await asyncio.wait((making,))
+                if making.exception() is None:
+                    await _close(making.result())
+                raise
+
+
+def _maker(env: EnvLike) -> tuple[str, Callable[[], gym.Env]]:
+    """The env's id, and a function that makes a fresh one."""
+    if isinstance(env, gym.Env):
+        if env.spec is None:
+            raise ConfigError(
+                "an env that was not made by gym.make has no spec to rebuild it from; "
+                "pass a function that makes the env, or register it and pass its id"
+            )
+        return env.spec.id, partial(_make, env.spec)
+    if isinstance(env, EnvSpec):
+        return env.id, partial(_make, env)
+    if isinstance(env, str):
+        return env, partial(_make, env)
+    if callable(env):
+        return getattr(env, "__name__", type(env).__name__), env
+    raise ConfigError(f"expected an env id, a spec, an env or a function that makes one, got {type(env).__name__}")
+
+
+def _make(spec: str | EnvSpec) -> gym.Env:
+    try:
+        return gym.make(spec)
+    except gym.error.UnregisteredEnv as error:
+        raise ConfigError(str(error)) from error
+
+
+async def _close(env: gym.Env) -> None:
+    """Close an env. A failure to close cannot undo what was measured, so it is logged and not raised."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await aio.aclose(env)
+    except Exception as error:
+        log.warning("an env did not close cleanly: %s", describe(error), exc_info=error)
+
+
+def _check_same_run(done: Sequence[Episode], env: gym.Env, policy: Policy) -> None:
+    """Refuse to continue a journal of something else: its episodes would be mixed with these."""
+    last = next((episode for episode in reversed(done) if episode.spec is not None), done[-1])
+    spec = spec_json(env)
+    for what, was, now in (
+        ("env", last.env_id, env_id_of(env)),
+        ("policy", last.versions.get("policy"), policy.name),
+        ("env spec", _json(last.spec), _json(spec)),
+    ):
+        if was is not None and now is not None and was != now:
+            raise ConfigError(
+                f"the journal is of another run: its {what} is {was!r}, this one's is {now!r}; "
+                "resume with the same settings, or write to another place"
+            )
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

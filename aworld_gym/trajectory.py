@@ -1,0 +1,211 @@
+"""Episodes on disk: one JSON object per line, written as each episode finishes.
+
+A line is handed to the operating system in one write, so a killed process loses no finished episode; the only
+damage it can leave is a torn last line, which readers skip and the next writer cuts off. The disk itself is
+synchronised at most every few seconds and on close, so a power cut may lose that much.
+
+No metrics here (:mod:`aworld_gym.metrics`) and no running of episodes (:mod:`aworld_gym.rollout`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from aworld_gym.errors import ConfigError
+from aworld_gym.types import Episode
+
+try:
+    import fcntl
+except ImportError:  # not on POSIX: two writers of one journal are then not noticed
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+SYNC_EVERY_S = 5.0
+_TAIL_BLOCK = 1 << 16
+
+
+class Journal:
+    """An append-only JSONL file of episodes; safe to append to from several threads of one process.
+
+    Opening it cuts off a torn last line, and takes an advisory lock, so that two runs cannot mix in one file.
+
+    Args:
+        path: the file; it and its folder are made where absent.
+        sync_every_s: seconds after which an append also synchronises the disk.
+
+    Raises:
+        ConfigError: another live process writes this journal.
+
+    Example:
+        >>> with Journal("/tmp/episodes.jsonl") as journal:  # doctest: +SKIP
+        ...     journal.append(episode)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, sync_every_s: float = SYNC_EVERY_S):
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock, self._sync_every_s = threading.Lock(), sync_every_s
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            _lock_file(self._fd, self.path)
+            _mend_tail(self._fd, self.path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._synced = time.monotonic()
+
+    @property
+    def closed(self) -> bool:
+        """True once ``close`` was called."""
+        return self._fd < 0
+
+    def append(self, episode: Episode) -> None:
+        """Write one episode as one line. When this returns, a kill of the process cannot lose it."""
+        line = memoryview(episode.to_json().encode("ascii") + b"\n")
+        with self._lock:
+            if self.closed:
+                raise ValueError(f"journal {self.path} is closed")
+            while line:
+                line = line[os.write(self._fd, line) :]
+            if time.monotonic() - self._synced >= self._sync_every_s:
+                os.fsync(self._fd)
+                self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Synchronise and close; more than once is harmless."""
+        with self._lock:
+            if not self.closed:
+                fd, self._fd = self._fd, -1
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def write_jsonl(path: str | os.PathLike[str], episodes: Iterable[Episode]) -> int:
+    """Write the episodes to a new file (an old one is replaced whole, never half); returns how many."""
+    path, count = Path(path), 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="ascii") as file:
+        for episode in episodes:
+            file.write(episode.to_json() + "\n")
+            count += 1
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    return count
+
+
+def append(path: str | os.PathLike[str], *episodes: Episode) -> None:
+    """Append episodes to a file; for many, one after another, hold a :class:`Journal` open instead."""
+    with Journal(path) as journal:
+        for episode in episodes:
+            journal.append(episode)
+
+
+def read_jsonl(path: str | os.PathLike[str]) -> Iterator[Episode]:
+    """The episodes of a file, one at a time.
+
+    A torn last line (a writer that was killed, or that is still writing) is left out with a warning.
+
+    Raises:
+        ConfigError: the file is not there, or a line before the last is not an episode; it names the line.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"no episodes file at {path}")
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield Episode.from_dict(json.loads(line))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                if not line.endswith(b"\n"):
+                    log.warning("%s: the last line is torn (%d bytes) and is left out", path, len(line))
+                    return
+                raise ConfigError(
+                    f"{path}:{number} is not an episode record ({type(error).__name__}: {error}); "
+                    "repair or delete that line, or choose another file"
+                ) from error
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What a journal says has been done. An item of a rollout is (seed, sample), or (task, seed, sample)."""
+
+    episodes: tuple[Episode, ...] = ()
+
+    @classmethod
+    def of(cls, path: str | os.PathLike[str]) -> Resume:
+        """The index of a journal; empty where the file does not exist."""
+        return cls(tuple(read_jsonl(path)) if Path(path).is_file() else ())
+
+    def __post_init__(self) -> None:
+        index: dict[tuple[int | None, int], list[Episode]] = defaultdict(list)
+        for episode in self.episodes:
+            if episode.parent is None:
+                index[episode.seed, episode.sample].append(episode)
+        object.__setattr__(self, "_index", dict(index))
+
+    def records(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> list[Episode]:
+        """Every recorded attempt of an item, in the order written."""
+        found: list[Episode] = self._index.get((seed, sample), [])  # type: ignore[attr-defined]
+        return [e for e in found if task_id is None or e.task_id == task_id]
+
+    def finished(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> Episode | None:
+        """The valid episode of an item; None where it is still to be played (never tried, or only failed)."""
+        return next((e for e in self.records(seed, sample, task_id) if e.valid), None)
+
+    def next_attempt(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> int:
+        """The attempt number that a further try of an item has."""
+        return max((e.attempt + 1 for e in self.records(seed, sample, task_id)), default=0)
+
+
+def _lock_file(fd: int, path: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"{path} is being written by another run; wait for it to end, or write to another place"
+        ) from error
+
+
+def _mend_tail(fd: int, path: Path) -> None:
+    """Cut off a last line without its newline, or end it where only the newline is missing."""
+    size = os.fstat(fd).st_size
+    start, tail = size, b""
+    while start > 0 and b"\n" not in tail:
+        step = min(_TAIL_BLOCK, start)
+        start -= step
+        tail = os.pread(fd, step, start) + tail
+    torn = tail.rpartition(b"\n")[2]
+    if not torn:
+        return
+    try:
+        Episode.from_dict(json.loads(torn))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        log.warning("%s: cut off a torn last line (%d bytes)", path, len(torn))
+        os.ftruncate(fd, size - len(torn))
+    else:
+        os.write(fd, b"\n")
