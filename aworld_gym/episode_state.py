@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import os
 import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from aworld_gym.actions import Call, canonical_json
@@ -94,6 +95,15 @@ class Run:
 
     def _prompt_length(self) -> int:
         return next((k for k, m in enumerate(self.messages) if m["role"] in ("assistant", "tool")), len(self.messages))
+
+
+def as_returned(step: StepRecord, reward: float, info: Mapping[str, Any]) -> StepRecord:
+    """The env's record of a step with the reward that the outermost wrapper returned, and its components."""
+    components = {name: float(value) for name, value in info["reward_components"].items()}
+    unnamed = reward - math.fsum(components.values())
+    if abs(unnamed) > 1e-9:  # a foreign wrapper changed the reward
+        components["other_wrappers"] = unnamed
+    return replace(step, reward=reward, components=components)
 
 
 def tool_message(result: ToolResult) -> Message:

@@ -61,7 +61,12 @@ def shaped(fn, *actions, **kwargs):
         ("tool_error_penalty", {"amount": 0.5}, [ECHO, calling(("nope", {}), ("fail", {"message": "x"}))], [0, -1.0]),
         (
             "repeated_call_penalty",
-        ("repeated_call_penalty", {"amount": 1.0}, [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)], [0, 0, -1, -2]),
+            (
+                "repeated_call_penalty",
+                {"amount": 1.0},
+                [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)],
+                [0, 0, -1, -2],
+            ),
             [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)],
             [0, 0, -0.5, -1.0],
         ),

@@ -1,0 +1,79 @@
+# Two commands do all the set-up:  make train   and   make test
+# Each environment is made once and again whenever setup.cfg changes.
+
+PYTHON ?= $(firstword $(foreach p,python3.12 python3.11 python3 python,$(shell $(p) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $(p))))
+
+# torch goes first and alone, because what the other packages would pull in is not always right for the machine.
+# With an NVIDIA driver: the newest build that pip finds. Without: a pinned release, which is a CPU build where one
+# is on offer. To choose yourself:  make train TORCH="torch==2.9.1 --index-url <your index>"
+TORCH ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && echo torch || echo torch==2.13.0)
+
+BIN := .venv/bin
+# Small models are fastest on one thread a process; a GPU does not care.
+export OMP_NUM_THREADS ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && echo 8 || echo 1)
+export TOKENIZERS_PARALLELISM ?= false
+
+.PHONY: help train test test-fast test-core test-trl test-mcp1 lint format clean venv
+
+help:
+	@echo "make train [MODEL=name] [NAME=run] [SEED=11]   train on the embedded GAIA world"
+	@echo "make test | test-fast                          run the suite | without the slow tests"
+	@echo "make test-core | test-trl | test-mcp1          one part of it"
+	@echo "make lint | format                             check | fix style and types"
+	@echo "make clean                                     remove the environments"
+
+venv: .venv/.trl
+
+# ---- environments ------------------------------------------------------------------------------------------------
+
+.venv/.python:
+	@test -n "$(PYTHON)" || { echo "aworld-gym needs Python 3.11 or 3.12 on PATH; or say: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --upgrade pip
+	touch $@
+
+.venv/.trl: .venv/.python setup.cfg
+	$(BIN)/pip install -q $(TORCH)
+	$(BIN)/pip install -q -e ".[gaia,trl]"
+	touch $@
+
+.venv/.dev: .venv/.trl setup.cfg
+	$(BIN)/pip install -q -e ".[dev]"
+	touch $@
+
+# ---- the main job ------------------------------------------------------------------------------------------------
+
+NAME ?= gaia
+SEED ?= 11
+MODEL ?=
+
+train: .venv/.trl
+	$(BIN)/python -m examples.train_gaia --name "$(NAME)" --seed "$(SEED)" $(if $(MODEL),--model "$(MODEL)") $(ARGS)
+
+# ---- tests -------------------------------------------------------------------------------------------------------
+
+PYTEST = $(BIN)/python -m pytest
+
+test: .venv/.dev .interop/.done test-mcp1
+	$(PYTEST)
+
+test-fast: .venv/.dev .interop/.done
+	$(PYTEST) -m "not slow"
+
+test-core: .venv/.dev .interop/.done
+	$(PYTEST) tests/aworld_gym tests/envs
+
+test-trl: .venv/.dev
+	$(PYTEST) tests/adapters
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .venv-mcp1 .interop

@@ -1,0 +1,95 @@
+"""What README and docs show is run: Python blocks, shell commands, links, and the names in tables."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BIN = Path(sys.executable).parent
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run(command, cwd, **kwargs):
+    env = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=280, **kwargs)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def python_blocks():
+    for page in PAGES:
+        for number, code in enumerate(blocks(page, "python")):
+            if "adapters" not in code:  # those that train are run by tests/adapters
+                yield pytest.param(page, code, id=f"{page.name}-{number}")
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with the files that the README tells its reader to have."""
+    for code in blocks(ROOT / "README.md", "json"):
+        (tmp_path / "mcp.json").write_text(json.dumps(with_interop(json.loads(code))), encoding="utf-8")
+    return tmp_path
+
+
+def with_interop(config):
+    """The same config, its commands taken from where the suite installs foreign servers."""
+    for server in config["mcpServers"].values():
+        found = shutil.which(server["command"], path=str(ROOT / ".interop/venv/bin"))
+        assert found, f"{server['command']} is not installed: run `make .interop/.done`"
+        server["command"] = found
+    return config
+
+
+@pytest.mark.parametrize(("page", "code"), python_blocks())
+def test_python_blocks_run(page, code, place):
+    out = run([sys.executable, "-c", code], place)
+    if "mcp.json" in code:
+        assert out.splitlines() == ["['get_current_time', 'convert_time']", "1.0"]
+
+
+def shell_lines():
+    for code in blocks(ROOT / "README.md", "bash"):
+        for line in code.splitlines():
+            command = line.partition("#")[0].strip()
+            if command.startswith("aworld-gym"):
+                yield command
+
+
+@pytest.mark.parametrize("command", shell_lines())
+def test_shell_commands_run(command, place):
+    out = run(command.split(), place)
+    if "--json" in command:
+        assert json.loads(out)["success_rate"] == 1.0
+
+
+def test_make_knows_the_targets_that_pages_name():
+    for page in PAGES:
+        for target in re.findall(r"\bmake ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8")):
+            run(["make", "--dry-run", "-C", str(ROOT), target], ROOT)
+
+
+def test_links_lead_somewhere():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+            if not link.startswith("http"):
+                assert (page.parent / link).exists(), f"{page.name} links to {link}, which is not there"
+
+
+def test_the_page_of_the_environment_names_what_the_code_has():
+    from aworld_gym.errors import CALL_ERRORS
+    from aworld_gym.types import Outcome
+    from aworld_gym.wrappers.shapers import SHAPERS
+
+    text = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+    for name in (*CALL_ERRORS, *SHAPERS, *(str(o) for o in Outcome if o is not Outcome.CANCELLED)):
+        assert f"`{name}" in text, f"docs/environment.md does not name {name}"
