@@ -158,7 +158,7 @@ class OpenAIPolicy:
         return self._client[1]
 
     def _refusal(self, error: Any) -> Exception:
-        said = f"{self._where()} answered {error.status_code}: {error.message}"
+        said = f"{self._where()} answered {error.status_code}: {_reason(error)}"
         transient = error.status_code in (408, 409, 429) or error.status_code >= 500
         if transient or self._served:
             return InfraError("host_refused", said, server="llm")
@@ -186,6 +186,13 @@ class OpenAIAgent:
         self._turn += 1
         self._conversation += wire_messages((message,), images=self._policy.images)
         return message
+
+
+def _reason(error: Any) -> str:
+    """The endpoint's own words."""
+    body = error.body
+    said = body.get("message") if isinstance(body, Mapping) else body
+    return str(said or error.message)[:500]
 
 
 def _is_overflow(error: Any) -> bool:

@@ -1,0 +1,182 @@
+"""The command line. Thin: it reads options, calls the library, and prints.
+
+With ``--json`` a command prints exactly one JSON object on stdout: its result, or ``{"error": ...}``. Whatever else
+is printed, by any library or child process, goes to stderr. Exit status: 0 done, 1 failed, 2 the command or its
+configuration cannot work, 130 interrupted, 143 terminated.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aworld_gym.cli_output import FAILED, reporting
+from aworld_gym.cli_support import (
+    EnvChoice,
+    adapter,
+    choose_env,
+    env_tools,
+    key_values,
+    load_settings,
+    server_tools,
+)
+from aworld_gym.errors import ConfigError
+
+app = typer.Typer(
+    help="Gymnasium environments for training language-model agents that use tools.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+EnvId = Annotated[str, typer.Argument(metavar="ENV", help="An env id, such as AWorld/Gaia-v0.")]
+EnvKwargs = Annotated[str | None, typer.Option(help="The env's arguments as one JSON object.")]
+EnvArgs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-k", metavar="KEY=VALUE", help="One argument of the env; the value is JSON, or else text. Repeatable."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+
+
+@app.command()
+def tools(
+    env: Annotated[str | None, typer.Argument(metavar="[ENV]", help="An env id, such as AWorld/Gaia-v0.")] = None,
+    mcp_config: Annotated[Path | None, typer.Option(help="An mcpServers file, instead of an env.")] = None,
+    env_kwargs: EnvKwargs = None,
+    k: EnvArgs = None,
+    seed: Annotated[int, typer.Option(help="Of the task whose tools are shown.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """List the tools of an env or of an mcpServers file, as the model will see them."""
+    with reporting(as_json) as out:
+        if (env is None) == (mcp_config is None):
+            raise ConfigError("give either an env id or --mcp-config")
+        if mcp_config is not None:
+            found, source = server_tools(mcp_config), str(mcp_config)
+        else:
+            choice = choose_env(str(env), env_kwargs, k)
+            found, source = env_tools(choice.spec, seed), choice.spec.id
+        out.result({"source": source, "tools": found}, show=out.tools)
+
+
+@app.command("eval")
+def evaluate(
+    env: EnvId,
+    policy: Annotated[str, typer.Option(help="oracle, random, openai, or package.module:factory.")] = "oracle",
+    episodes: Annotated[int, typer.Option(help="How many.")] = 50,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 16,
+    group_size: Annotated[int, typer.Option(help="Episodes that share a seed, and so a task.")] = 1,
+    retries: Annotated[int, typer.Option(help="Further tries of an episode that infrastructure spoiled.")] = 1,
+    deadline: Annotated[float | None, typer.Option(help="Seconds for one episode, the policy's included.")] = None,
+    output: Annotated[Path | None, typer.Option(help="A folder for episodes.jsonl and summary.json.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --output.")] = False,
+    env_kwargs: EnvKwargs = None,
+    k: EnvArgs = None,
+    policy_args: Annotated[
+        list[str] | None, typer.Option("-p", metavar="KEY=VALUE", help="One argument of the policy. Repeatable.")
+    ] = None,
+    llm_base_url: Annotated[str | None, typer.Option(help="For openai; else LLM_BASE_URL is read.")] = None,
+    llm_api_key: Annotated[str | None, typer.Option(help="For openai; else LLM_API_KEY is read.")] = None,
+    llm_model_name: Annotated[str | None, typer.Option(help="For openai; else LLM_MODEL_NAME is read.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Play episodes with a policy and say how it did.
+
+    Finished episodes are in episodes.jsonl at once; a run that broke continues with --resume.
+    """
+    with reporting(as_json) as out:
+        from aworld_gym import policies
+        from aworld_gym.metrics import Metrics
+        from aworld_gym.rollout import iterate
+
+        if resume and output is None:
+            raise ConfigError("--resume needs --output, the folder of the run to continue")
+        choice = choose_env(env, env_kwargs, k)
+        options = key_values(policy_args)
+        named = {"base_url": llm_base_url, "api_key": llm_api_key, "model": llm_model_name}
+        options |= {name: value for name, value in named.items() if value is not None}
+        metrics, began = Metrics(), time.monotonic()
+        played = iterate(
+            choice.spec,
+            policies.make(policy, **options),
+            progress=True,
+            episodes=episodes,
+            seed=seed,
+            concurrency=concurrency,
+            group_size=group_size,
+            retries=retries,
+            deadline_s=deadline,
+            journal=output / "episodes.jsonl" if output else None,
+            resume=resume,
+        )
+        for episode in played:
+            metrics.add(episode)
+        result = {
+            **_setting(choice, policy, options),
+            **metrics.summary(),
+            "seeds": list(range(seed, seed + episodes // group_size)),
+            "group_size": group_size,
+            "wall_s": round(time.monotonic() - began, 3),
+            "episodes_path": str(output / "episodes.jsonl") if output else None,
+        }
+        if output:
+            out.write(output / "summary.json", result)
+        out.result(result, show=out.summary)
+        if not result["valid"]:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def train(
+    env: EnvId,
+    model: Annotated[str, typer.Option(help="A folder or a hub name.")],
+    output: Annotated[Path, typer.Option(help="A folder for checkpoints, metrics and episodes.")],
+    trainer: Annotated[str, typer.Option(help="trl, verl or swift.")] = "trl",
+    config: Annotated[
+        Path | None, typer.Option(help="The trainer's own settings: a YAML or JSON file, passed on as it is.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One more setting. Repeatable.")
+    ] = None,
+    env_kwargs: EnvKwargs = None,
+    k: EnvArgs = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model on an env with a framework's own trainer."""
+    with reporting(as_json) as out:
+        choice = choose_env(env, env_kwargs, k)
+        settings = load_settings(config) if config else None
+        result = adapter(trainer).train(
+            choice.spec, model=model, output_dir=str(output), config=settings, **key_values(overrides)
+        )
+        out.result({"trainer": trainer, **dataclasses.asdict(result)}, show=out.fields)
+
+
+@app.command()
+def doctor(
+    fast: Annotated[bool, typer.Option("--fast", help="Do not import the trainers to see whether they work.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what is installed, which trainers can run, what is missing and how to get it."""
+    with reporting(as_json) as out:
+        from aworld_gym.doctor import report
+
+        out.result(report(probe=not fast), show=out.findings)
+
+
+def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in options.items() if name != "api_key"}
+    return {
+        "env_id": choice.spec.id,
+        "env_kwargs": choice.kwargs,
+        "split": choice.setting("split"),
+        "policy": policy,
+        "policy_args": shown,
+    }

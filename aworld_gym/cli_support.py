@@ -1,0 +1,171 @@
+"""What the command line makes of its options: envs, settings, tool listings, adapters. Nothing is printed here."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+
+from aworld_gym.doctor import TRAINERS
+from aworld_gym.errors import ConfigError, MissingDependencyError, did_you_mean
+from aworld_gym.types import Limits
+
+
+@dataclass(frozen=True)
+class EnvChoice:
+    """An env and the arguments it is made with."""
+
+    spec: EnvSpec
+    kwargs: Mapping[str, Any]
+    """Those given here; the spec may hold more."""
+
+    def setting(self, name: str) -> Any:
+        """The value of an argument that the env is made with, defaults included; None where it takes no such one."""
+        if name in self.spec.kwargs:
+            return self.spec.kwargs[name]
+        parameter = _parameters(self.spec).get(name)
+        return None if parameter is None or parameter.default is parameter.empty else parameter.default
+
+
+def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None) -> EnvChoice:
+    """The env of that id with its arguments, from a JSON object and ``key=value`` pairs (which win).
+
+    Raises:
+        ConfigError: no such env, or it takes no such argument; it names those that exist.
+    """
+    kwargs = _json_object(kwargs_json, "--env-kwargs") | key_values(pairs)
+    module, colon, _ = env_id.partition(":")
+    if colon:  # Gymnasium's own way to name the module that registers an env
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"cannot import {module!r}, named in {env_id!r}: {error}") from error
+        env_id = env_id.partition(":")[2]
+    try:
+        spec = copy.deepcopy(gym.spec(env_id))
+    except gym.error.Error as error:
+        raise ConfigError(str(error)) from error
+    parameters = _parameters(spec)
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        for name in kwargs:
+            if name not in parameters:
+                hint = did_you_mean(name, parameters)
+                raise ConfigError(f"{spec.id} takes no argument {name!r}; it takes {', '.join(parameters)}.{hint}")
+    spec.kwargs.update(kwargs)
+    return EnvChoice(spec, kwargs)
+
+
+def key_values(pairs: Sequence[str] | None) -> dict[str, Any]:
+    """``["level=1", "split=test"]`` as a dict; a value that is not JSON is text."""
+    out: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, text = pair.partition("=")
+        if not (name and equals):
+            raise ConfigError(f"expected KEY=VALUE, got {pair!r}")
+        try:
+            out[name] = json.loads(text)
+        except ValueError:
+            out[name] = text
+    return out
+
+
+def load_settings(path: Path) -> dict[str, Any]:
+    """A settings file: a YAML or JSON mapping.
+
+    Raises:
+        ConfigError: it is not there, not readable, or not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the settings file {path}: {error}") from error
+    if path.suffix == ".json":
+        return _json_object(text, str(path))
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{path} is taken for YAML, which needs the package pyyaml: install it, or write the settings as .json"
+        ) from error
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold a mapping of settings, got {type(value).__name__}")
+    return value
+
+
+def env_tools(spec: EnvSpec, seed: int) -> list[dict[str, Any]]:
+    """The OpenAI tool schemas that an env offers for the task of ``seed``."""
+    env = gym.make(spec)
+    try:
+        _, info = env.reset(seed=seed)
+        return list(info["tools"])
+    finally:
+        env.close()
+
+
+def server_tools(config: Path) -> list[dict[str, Any]]:
+    """The OpenAI tool schemas of the servers of an ``mcpServers`` file."""
+    from aworld_gym.toolchain import Toolchain, loop  # here, so that `doctor` runs where the MCP client does not
+
+    async def listing() -> list[dict[str, Any]]:
+        toolchain = Toolchain(config, Limits(), None)
+        try:
+            session = await toolchain.open(public={})
+            try:
+                return copy.deepcopy([dict(tool) for tool in session.tools])
+            finally:
+                await session.aclose()
+        finally:
+            await toolchain.aclose()
+
+    return loop.run(listing())
+
+
+def adapter(trainer: str) -> ModuleType:
+    """The adapter module of a trainer, imported.
+
+    Raises:
+        ConfigError: there is no such adapter in this version.
+        MissingDependencyError: (from the adapter) its framework is not installed.
+    """
+    known = [known.extra for known in TRAINERS]
+    if trainer not in known:
+        raise ConfigError(f"unknown trainer {trainer!r}; known are {', '.join(known)}.{did_you_mean(trainer, known)}")
+    try:
+        return importlib.import_module(f"adapters.{trainer}")
+    except ModuleNotFoundError as error:
+        if error.name != f"adapters.{trainer}":
+            raise
+        raise ConfigError(f"this version has no adapter for {trainer}; see `aworld-gym doctor`") from error
+
+
+def _json_object(text: str | None, where: str) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{where} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where} must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _parameters(spec: EnvSpec) -> dict[str, inspect.Parameter]:
+    entry = spec.entry_point
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    if creator is None:
+        raise ConfigError(f"{spec.id} has no entry point and cannot be made")
+    return {name: p for name, p in inspect.signature(creator).parameters.items() if name != "self"}

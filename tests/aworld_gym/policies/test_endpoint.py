@@ -1,0 +1,172 @@
+"""The OpenAI-compatible policy against a real HTTP server that speaks, and breaks, the chat-completions format."""
+
+import asyncio
+import json
+
+import pytest
+from chat_endpoint import ChatEndpoint, Reply, call, completion, refusal
+
+from aworld_gym.errors import ConfigError, InfraError
+from aworld_gym.policies import OpenAIPolicy
+from aworld_gym.policies.base import Agent, Policy
+
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "d", "parameters": {"type": "object"}}}]
+START = ({"role": "system", "content": "s"}, {"role": "user", "content": "How much is 1 + 1?"})
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch):
+    for name in ("LLM_BASE_URL", "LLM_API_KEY", "LLM_MODEL_NAME", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def agent_of(policy):
+    return policy.episode(obs=START, info={"tools": TOOLS}, seed=0, index=0, attempt=0, env=None)
+
+
+def play(replies, *turns, **options):
+    """What an agent says to these turns of messages, and the endpoint."""
+    with ChatEndpoint(replies) as endpoint:
+
+        async def talk():
+            policy = OpenAIPolicy("m", base_url=endpoint.url, **{"retries": 2, **options})
+            agent = agent_of(policy)
+            try:
+                return [await agent.act(turn) for turn in turns or (START,)]
+            finally:
+                await policy.aclose()
+
+        return asyncio.run(talk()), endpoint
+
+
+def test_a_conversation_with_tool_calls():
+    def replies(body, number):
+        if number == 0:
+            return completion({"tool_calls": [call("add", {"a": 1}), call("add", {"a": 2}, "call_b")]})
+        return completion({"content": "<answer>2</answer>", "reasoning_content": "one and one"})
+
+    results = tuple({"role": "tool", "tool_call_id": i, "name": "add", "content": "2"} for i in ("call_a", "call_b"))
+    (first, second), endpoint = play(replies, START, results, temperature=0.5, extra={"top_k": 3})
+    assert first["tool_calls"] == [call("add", {"a": 1}), call("add", {"a": 2}, "call_b")]
+    assert first["sampled"]["model_version"] == "stand-in-1"
+    assert first["sampled"]["finish_reason"] == "tool_calls"
+    assert first["sampled"]["usage"]["completion_tokens"] == 7
+    assert second["content"] == "<answer>2</answer>" and "tool_calls" not in second
+    assert second["reasoning_content"] == "one and one"
+    opening, following = endpoint.requests
+    assert opening["path"] == "/v1/chat/completions"
+    assert opening["tools"] == TOOLS and opening["model"] == "m"
+    assert opening["temperature"] == 0.5 and opening["top_k"] == 3 and "max_tokens" not in opening
+    assert [m["role"] for m in following["messages"]] == ["system", "user", "assistant", "tool", "tool"]
+    assert all("sampled" not in m for m in following["messages"])
+
+
+def test_protocols():
+    policy = OpenAIPolicy("m", base_url="http://127.0.0.1:1/v1")
+    assert isinstance(policy, Policy) and isinstance(agent_of(policy), Agent)
+
+
+def test_calls_without_an_id_of_their_own_get_one():
+    calls = [call("add", {}, None), call("add", {}, "x"), call("add", {}, "x"), call("add", {}, "")]
+    (said,), _ = play(lambda body, number: completion({"tool_calls": calls}))
+    assert [c["id"] for c in said["tool_calls"]] == ["call_0_0", "x", "call_0_2", "call_0_3"]
+
+
+def test_malformed_arguments_reach_the_env_as_they_are_and_the_endpoint_as_json():
+    def replies(body, number):
+        return completion({"tool_calls": [call("add", '{"a": ')]} if number == 0 else {"content": "ok"})
+
+    told = ({"role": "tool", "tool_call_id": "call_a", "name": "add", "content": "Error: not valid JSON"},)
+    (first, _), endpoint = play(replies, START, told)
+    assert first["tool_calls"][0]["function"]["arguments"] == '{"a": '
+    sent = endpoint.requests[1]["messages"][2]["tool_calls"][0]["function"]["arguments"]
+    assert json.loads(sent) == {"unreadable_arguments": '{"a": '}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        refusal(429, "slow down", **{"Retry-After": "0.01"}),
+        refusal(500, "oops", **{"Retry-After": "0.01"}),
+        refusal(503, "loading", **{"Retry-After": "0.01"}),
+        Reply(drop=True),
+        Reply(raw=b'{"choices": [', status=200),
+        Reply(raw=b"<html>gateway</html>", headers={"Content-Type": "text/html"}),
+        Reply({"object": "chat.completion", "choices": []}),
+        Reply({"error": "no"}),
+    ],
+    ids=["429", "500", "503", "dropped", "torn json", "html", "no choices", "no completion"],
+)
+def test_passing_trouble_is_retried_and_lasting_trouble_is_an_infrastructure_failure(trouble):
+    def at_first(body, number):
+        return trouble if number == 0 else completion({"content": "fine"})
+
+    (said,), endpoint = play(at_first)
+    assert said["content"] == "fine" and len(endpoint.requests) == 2
+    with pytest.raises(InfraError, match="127.0.0.1") as error:
+        play(lambda body, number: trouble, retries=1)
+    assert error.value.kind in ("host_refused", "host_unreachable", "server_protocol")
+    assert error.value.server == "llm"
+
+
+def test_a_request_that_hangs_is_given_up():
+    def hangs(body, number):
+        return Reply({}, delay_s=2.0)
+
+    with pytest.raises(InfraError, match="host_unreachable"):
+        play(hangs, timeout_s=0.2, retries=0)
+
+
+def test_nobody_listens():
+    with pytest.raises(InfraError, match="host_unreachable"):
+        asyncio.run(agent_of(OpenAIPolicy("m", base_url="http://127.0.0.1:9/v1", retries=0)).act(START))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        refusal(400, "too long", "context_length_exceeded"),
+        refusal(400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
+        Reply({"object": "error", "message": "The prompt is too long: exceeds the context window"}, status=400),
+    ],
+)
+def test_a_conversation_that_outgrows_the_context_ends_the_episode(reply):
+    assert play(lambda body, number: reply)[0] == [None]
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 422])
+def test_a_refusal_is_the_callers_mistake_at_first_and_a_failure_later(status):
+    with pytest.raises(ConfigError, match=f"answered {status}: the reason.*LLM_MODEL_NAME"):
+        play(lambda body, number: refusal(status, "the reason"))
+
+    def later(body, number):
+        return completion({"content": "ok"}) if number == 0 else refusal(status, "the reason")
+
+    with pytest.raises(InfraError, match="the reason"):
+        play(later, START, ())
+
+
+def test_settings_come_from_the_environment_and_arguments_win(monkeypatch):
+    with pytest.raises(ConfigError, match="LLM_MODEL_NAME"):
+        OpenAIPolicy()
+    with pytest.raises(ConfigError, match="LLM_BASE_URL"):
+        OpenAIPolicy("m")
+    with pytest.raises(ConfigError, match="http://"):
+        OpenAIPolicy("m", base_url="127.0.0.1:8000")
+    with pytest.raises(ConfigError, match="images must be one of"):
+        OpenAIPolicy("m", base_url="http://127.0.0.1:9/v1", images="maybe")
+    with ChatEndpoint(lambda body, number: completion({"content": "ok"})) as endpoint:
+        monkeypatch.setenv("LLM_BASE_URL", endpoint.url)
+        monkeypatch.setenv("LLM_API_KEY", "secret")
+        monkeypatch.setenv("LLM_MODEL_NAME", "from-env")
+        asyncio.run(agent_of(OpenAIPolicy()).act(START))
+        asyncio.run(agent_of(OpenAIPolicy("given", api_key="other")).act(START))
+    assert [r["model"] for r in endpoint.requests] == ["from-env", "given"]
+    assert endpoint.keys == ["Bearer secret", "Bearer other"]
+
+
+def test_one_policy_serves_several_loops_one_after_another():
+    with ChatEndpoint(lambda body, number: completion({"content": "ok"})) as endpoint:
+        policy = OpenAIPolicy("m", base_url=endpoint.url)
+        for _ in range(3):
+            assert asyncio.run(agent_of(policy).act(START))["content"] == "ok"

@@ -1,0 +1,152 @@
+"""The journal: what is written comes back, and no kill costs more than the line being written."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from episodes import episode, episodes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aworld_gym.errors import ConfigError
+from aworld_gym.trajectory import Journal, Resume, append, read_jsonl, write_jsonl
+from aworld_gym.types import Episode, Outcome
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(episodes, max_size=4))
+def test_what_is_written_comes_back(tmp_path, some):
+    expected = [e.to_dict() for e in some]
+    assert write_jsonl(tmp_path / "a.jsonl", some) == len(some)
+    assert [e.to_dict() for e in read_jsonl(tmp_path / "a.jsonl")] == expected
+    (tmp_path / "b.jsonl").unlink(missing_ok=True)
+    append(tmp_path / "b.jsonl", *some)
+    assert (tmp_path / "b.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
+    assert all(Episode.from_dict(e.to_dict()).to_dict() == e.to_dict() for e in some)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_file_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path, data):
+    some = [episode(seed, turns=seed % 3) for seed in range(3)]
+    path = tmp_path / "cut.jsonl"
+    path.unlink(missing_ok=True)
+    append(path, *some)
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(0, len(whole)))
+    path.write_bytes(whole[:cut])
+    complete = whole[:cut].count(b"\n")
+    seeds = [e.seed for e in read_jsonl(path)]
+    # A line that lacks nothing but its newline is complete too.
+    assert seeds[:complete] == list(range(complete)) and len(seeds) - complete in (0, 1)
+    with Journal(path) as journal:
+        journal.append(episode(7))
+    assert [e.seed for e in read_jsonl(path)] == [*seeds, 7]
+
+
+def test_a_torn_line_longer_than_a_block_is_cut_off_whole(tmp_path):
+    path = tmp_path / "a.jsonl"
+    append(path, episode(1))
+    sound = path.read_bytes()
+    path.write_bytes(sound + b'{"env_id": "' + b"x" * 300_000)
+    with Journal(path):
+        pass
+    assert path.read_bytes() == sound
+
+
+def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path):
+    path = tmp_path / "a.jsonl"
+    append(path, episode(1))
+    path.write_bytes(path.read_bytes() + b'{"env_id": 3\n' + path.read_bytes())
+    with pytest.raises(ConfigError, match=r"a\.jsonl:2 is not an episode record"):
+        list(read_jsonl(path))
+    with pytest.raises(ConfigError, match="no episodes file at"):
+        list(read_jsonl(tmp_path / "none.jsonl"))
+
+
+def test_two_runs_cannot_write_one_journal(tmp_path):
+    with Journal(tmp_path / "a.jsonl"), pytest.raises(ConfigError, match="being written by another run"):
+        Journal(tmp_path / "a.jsonl")
+    Journal(tmp_path / "a.jsonl").close()
+
+
+def test_a_closed_journal_refuses(tmp_path):
+    journal = Journal(tmp_path / "deep" / "a.jsonl")
+    journal.close()
+    journal.close()
+    assert journal.closed
+    with pytest.raises(ValueError, match="is closed"):
+        journal.append(episode(1))
+
+
+def test_threads_do_not_mix_their_lines(tmp_path):
+    with Journal(tmp_path / "a.jsonl", sync_every_s=0.0) as journal:
+        threads = [
+            threading.Thread(target=lambda k=k: [journal.append(episode(k, sample=i, turns=20)) for i in range(20)])
+            for k in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = sorted((e.seed, e.sample) for e in read_jsonl(tmp_path / "a.jsonl"))
+    assert found == [(k, i) for k in range(4) for i in range(20)]
+
+
+WRITER = """
+import sys
+from aworld_gym.trajectory import Journal
+from episodes import episode
+journal, seed = Journal(sys.argv[1]), 0
+while True:
+    journal.append(episode(seed, turns=50)); print(seed, flush=True); seed += 1
+"""
+
+
+def test_a_killed_writer_loses_nothing_that_it_finished(tmp_path):
+    path = tmp_path / "a.jsonl"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, env=env)
+    while not path.exists() or path.stat().st_size < 100_000:
+        assert writer.poll() is None
+        time.sleep(0.01)
+    writer.send_signal(signal.SIGKILL)
+    announced = writer.communicate()[0].split()
+    found = [e.seed for e in read_jsonl(path)]
+    assert found == list(range(len(found))) and len(found) >= len(announced) > 5
+
+
+def test_the_resume_index():
+    broken = dict(outcome=Outcome.INFRA_FAILURE, score=None)
+    done = Resume(
+        (
+            episode(1, **broken),
+            episode(1, attempt=1),
+            episode(1, sample=1, **broken),
+            episode(2, **broken, task_id=""),
+            episode(3, task_id="x"),
+            episode(3, task_id="y"),
+        )
+    )
+    assert done.finished(1).attempt == 1
+    assert done.finished(1, 1) is None and done.next_attempt(1, 1) == 1
+    assert done.finished(2) is None and done.next_attempt(2) == 1
+    assert done.finished(9) is None and done.next_attempt(9) == 0
+    assert done.finished(3, 0, "y").task_id == "y" and done.finished(3, 0, "z") is None
+    assert [e.attempt for e in done.records(1)] == [0, 1]
+
+
+def test_resume_of_no_file_is_empty(tmp_path):
+    assert Resume.of(tmp_path / "none.jsonl").episodes == ()
+
+
+def test_lines_are_json_that_any_reader_takes(tmp_path):
+    append(tmp_path / "a.jsonl", episode(1, score=0.5))
+    (line,) = (tmp_path / "a.jsonl").read_text("ascii").splitlines()
+    data = json.loads(line)
+    assert data["valid"] is True and data["return"] == 0.5 and data["outcome"] == "answered"
