@@ -66,7 +66,7 @@ LEDGERS: Sequence[Ledger] = (
         ("landings", "arrivals", "flight_log"),
         "Carrier",
         ("Blue Arrow", "Corvair", "Heliox", "Nimbus", "Polar Lines", "Sundart"),
-        (Measure("Passengers", 12, 540), Measure("Freight", 100, 42_000)),
+        (Measure("Passenger count", 12, 540), Measure("Freight", 100, 42_000)),
         "Landed",
         "L",
     ),
@@ -90,7 +90,7 @@ LEDGERS: Sequence[Ledger] = (
         ("invoices", "bills", "receivables"),
         "Department",
         ("Design", "Maintenance", "Purchasing", "Sales", "Transport"),
-        (Measure("Amount", 90, 48_000), Measure("Hours", 3, 900)),
+        (Measure("Amount", 90, 48_000), Measure("Work time", 3, 900)),
         "Issued",
         "INV",
     ),
@@ -188,7 +188,7 @@ def draw_records(
             ledger.date: datetime.date.fromordinal(rng.randint(*days)).isoformat(),
             **{label: values[i] for label, values in measures.items()},
         }
-        rows.append({"Number": f"{ledger.reference}-{numbers[i]}", **{label: row[label] for label in labels}})
+        rows.append({"Reference": f"{ledger.reference}-{numbers[i]}", **{label: row[label] for label in labels}})
     return Records(ledger, tuple(rows))
 
 

@@ -26,9 +26,32 @@ WORLDS_PER_SPLIT: Mapping[str, int] = MappingProxyType({"train": 8, "validation"
 
 TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
     {
+        # level 1
         "csv-total": "train",
-        "csv-top-web": "train",
+        "json-average": "train",
+        "png-price": "train",
         "py-output": "train",
+        "web-gap": "train",
+        "xlsx-rank": "train",
+        "docx-rank": "validation",
+        "tsv-spread": "validation",
+        "web-chain": "validation",
+        "html-shared": "test",
+        "web-convert": "test",
+        "xlsx-sheets-gap": "test",
+        # level 2
+        "chart-csv-web": "train",
+        "csv-top-web": "train",
+        "docx-web-weighted": "train",
+        "pdf-web-days": "train",
+        "xlsx-join-web": "train",
+        "zip-final": "train",
+        "pdf-web-best": "validation",
+        "png-csv-bill": "validation",
+        "py-web": "validation",
+        "docx-xlsx-refund": "test",
+        "md-csv-missing": "test",
+        "zip-letters-web": "test",
     }
 )
 """Every template's split. A template that is not here cannot be registered."""

@@ -21,7 +21,7 @@ from envs.gaia.world import Table, World
 
 T = TypeVar("T")
 
-Kind = Literal["int", "float", "date", "text", "code", "names"]
+Kind = Literal["int", "float", "date", "text", "person", "code", "names"]
 
 Row = Mapping[str, Cell]
 
@@ -36,7 +36,7 @@ class Term:
 
     kind: Kind
     value: Any
-    """int, Decimal text for ``float``, ISO text for ``date``, str for ``text`` and ``code``, tuple of str for ``names``."""
+    """int; decimal text for ``float``; ISO text for ``date``; tuple of str for ``names``; str for the others."""
     phrase: str
     """A noun phrase: fits after "What is" and "Find"."""
     steps: tuple[PlanStep, ...] = ()
@@ -99,6 +99,7 @@ _TYPES: Mapping[Kind, str] = {
     "float": "float",
     "date": "date",
     "text": "string",
+    "person": "string",
     "code": "code",
     "names": "list",
 }
@@ -111,13 +112,24 @@ _HINTS: Mapping[Kind, Sequence[str]] = {
     "float": ("Round to {decimals}.", "Give the number rounded to {decimals}.", "Answer with a number, to {decimals}."),
     "date": ("Answer as YYYY-MM-DD.", "Write the date as YYYY-MM-DD.", "Give an ISO date (YYYY-MM-DD)."),
     "text": ("Answer with the name only.", "Give just the name.", "The answer is one name."),
+    "person": ("Answer with first and last name.", "Give the full name.", "The answer is a person's full name."),
     "code": ("Answer with the code only.", "Give just the code.", "The answer is one code."),
     "names": (
         "Give the names in alphabetical order, separated by commas.",
         "List the names alphabetically, separated by commas.",
     ),
 }
-_FRAMES = ("What is {}?", "Find {}.", "Work out {}.", "Please tell me {}.", "I need to know {}.")
+_FRAMES: Mapping[str, Sequence[str]] = {
+    "thing": ("What is {}?", "Find {}.", "Work out {}.", "Please tell me {}.", "I need to know {}."),
+    "person": (
+        "Who is {}?",
+        "Find out who is {}.",
+        "Name {}.",
+        "Please tell me who is {}.",
+        "I need to know who is {}.",
+    ),
+    "names": ("Which are {}?", "Find {}.", "Name {}.", "Please tell me {}.", "I need to know {}."),
+}
 _ATLAS = (
     "Facts are as the atlas on the local web gives them.",
     "Take facts from the atlas (the local web), not from memory.",
@@ -177,7 +189,7 @@ class Draft:
         sentences = [context] if context else []
         if any("://" in need for need in term.needs):
             sentences.append(self.pick(_ATLAS))
-        sentences += [self.pick(_FRAMES).format(term.phrase), hint]
+        sentences += [self.pick(_FRAMES.get(term.kind, _FRAMES["thing"])).format(term.phrase), hint]
         prompt = " ".join(sentences)
         if self.files:
             prompt += f"\n\nAttached files: {', '.join(sorted(self.files))}"
@@ -209,9 +221,9 @@ def merged(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
     return tuple(found.values())
 
 
-def joined(items: Sequence[str]) -> str:
+def joined(items: Sequence[str], word: str = "and") -> str:
     """``a``, ``a and b``, ``a, b and c``."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
 
 
 def ordinal(k: int) -> str:

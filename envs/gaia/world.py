@@ -52,7 +52,7 @@ class Column:
     """One typed attribute of a table's entities."""
 
     name: str
-    kind: Literal["code", "text", "group", "ref", "int", "float", "date"]
+    kind: Literal["code", "text", "person", "group", "ref", "int", "float", "date"]
     """``code``: an identifier, true in every world and so never asked for. ``group``: few distinct values.
     ``ref``: the name of an entity of table ``to``. ``date``: ISO 8601."""
     label: str
@@ -175,7 +175,13 @@ def page_url(section: str, name: str) -> str:
 def _entity_page(table: Table, row: Row) -> Page:
     facts = "\n".join(column.line(row) for column in table.columns)
     article = "an" if table.name[0] in "aeiou" else "a"
-    return Page(row["name"], f"{row['name']} is {article} {table.name} in this atlas.\n{facts}")
+    links = "".join(f"\nSee also: {link(column, row)}" for column in table.of_kind("ref"))
+    return Page(row["name"], f"{row['name']} is {article} {table.name} in this atlas.\n{facts}{links}")
+
+
+def link(column: Column, row: Row) -> str:
+    """The address of the page that a ``ref`` column's value names."""
+    return page_url(column.to, row[column.name])
 
 
 # --- shifted ---------------------------------------------------------------------------------------------------
@@ -211,7 +217,7 @@ def _shifted(split: str, rng: random.Random) -> list[Table]:
             Column("region", "group", "Region", "region"),
             Column("area_km2", "int", "Area", "area in square kilometres", "square kilometres"),
             Column("population", "int", "Population", "population", "inhabitants"),
-            Column("founded", "date", "Constitution in force since", "date since which the constitution is in force"),
+            Column("founded", "date", "Constitution in force since", "date of the constitution"),
         ),
         _table(
             "airport",
@@ -292,18 +298,18 @@ def _synthetic(split: str, rng: random.Random) -> list[Table]:
             "towns",
             towns,
             Column("code", "code", "Postal code", "postal code"),
-            Column("mayor", "text", "Mayor", "mayor"),
+            Column("mayor", "person", "Mayor", "mayor"),
             Column("region", "group", "Region", "region"),
             Column("population", "int", "Population", "population", "inhabitants"),
             Column("altitude_m", "int", "Altitude", "altitude in metres", "metres"),
-            Column("chartered", "date", "Town charter", "date of the town charter"),
+            Column("chartered", "date", "Town charter", "charter date"),
         ),
         _table(
             "firm",
             "firms",
             firms,
             Column("code", "code", "Register number", "register number"),
-            Column("founder", "text", "Founder", "founder"),
+            Column("founder", "person", "Founder", "founder"),
             Column("town", "ref", "Head office", "town of the head office", to="town"),
             Column("sector", "group", "Sector", "sector"),
             Column("employees", "int", "Employees", "number of employees"),
@@ -315,7 +321,7 @@ def _synthetic(split: str, rng: random.Random) -> list[Table]:
             "weather stations",
             stations,
             Column("code", "code", "Station code", "station code"),
-            Column("keeper", "text", "Keeper", "keeper"),
+            Column("keeper", "person", "Keeper", "keeper"),
             Column("town", "ref", "Nearest town", "nearest town", to="town"),
             Column("altitude_m", "int", "Altitude", "altitude in metres", "metres"),
             Column("installed", "date", "Installed", "installation date"),
@@ -325,7 +331,7 @@ def _synthetic(split: str, rng: random.Random) -> list[Table]:
             "ships",
             ships,
             Column("code", "code", "Call sign", "call sign"),
-            Column("captain", "text", "Captain", "captain"),
+            Column("captain", "person", "Captain", "captain"),
             Column("port", "ref", "Home port", "home port", to="town"),
             Column("tonnage", "int", "Tonnage", "tonnage", "tons"),
             Column("launched", "date", "Launched", "launch date"),

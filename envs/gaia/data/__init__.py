@@ -1,0 +1,1 @@
+"""Snapshots of public data; see ``snapshot.py``."""

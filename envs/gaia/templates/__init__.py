@@ -15,7 +15,7 @@ from types import MappingProxyType
 from envs.gaia.splits import TEMPLATE_SPLITS
 from envs.gaia.terms import Draft, Question
 
-_MODULES = ("tables", "programs")
+_MODULES = ("archives", "atlas", "documents", "pictures", "programs", "tables")
 
 _registry: dict[str, Template] = {}
 
