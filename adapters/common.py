@@ -1,0 +1,284 @@
+"""What the adapters share: options, results, credit, the log-probability alarm, counts. No framework, no torch.
+
+An adapter turns ``aworld_gym.token_policy`` episodes into its framework's tensors; whatever is the same for all
+frameworks stands here once.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+
+from aworld_gym.errors import ConfigError, did_you_mean
+from aworld_gym.generation import STRAGGLER_S
+from aworld_gym.token_policy import TokenEpisode
+from aworld_gym.types import Outcome
+
+log = logging.getLogger(__name__)
+
+Credit = Literal["episode", "step"]
+Scale = Literal["group", "batch", "none"]
+
+STD_EPSILON = 1e-4
+"""Added to a standard deviation before dividing by it, as TRL does."""
+EVAL_SEEDS = 10**15
+"""Where evaluation seeds begin: beyond every training seed."""
+SEEDS_PER_RUN = 10**9
+"""Training seed s owns the task seeds from s times this on."""
+
+
+@dataclass(frozen=True)
+class RolloutOptions:
+    """How an adapter plays episodes, whatever the trainer."""
+
+    max_turn_tokens: int | None = None
+    """Ids sampled in one turn; by default only the episode's budget bounds a turn."""
+    retries: int = 1
+    """Further tries, each in a fresh env, of an episode that infrastructure spoiled."""
+    concurrency: int = 256
+    """Episodes at once."""
+    straggler_s: float = STRAGGLER_S
+    """Seconds that a generation batch waits for episodes that are still with their tools."""
+
+    @classmethod
+    def of(cls, value: RolloutOptions | Mapping[str, Any] | None) -> RolloutOptions:
+        """``value`` as options: as it is, from a mapping of field names, or the defaults."""
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        known = [f.name for f in fields(cls)]
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"rollout options must be a mapping with keys from {known}, got {value!r}")
+        for name in value:
+            if name not in known:
+                raise ConfigError(f"unknown rollout option {name!r}; known are {known}.{did_you_mean(name, known)}")
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training run leaves."""
+
+    checkpoint: Path
+    """The trained model (or its PEFT adapter) and the tokenizer."""
+    metrics: list[dict[str, Any]]
+    """What the trainer logged, in order; the same lines are in ``metrics.jsonl``."""
+    episodes: Path
+    """Every training episode, as JSONL, in order of completion."""
+    counts: EpisodeCounts = field(default_factory=lambda: EpisodeCounts())
+    """How the episodes of this run ended."""
+
+
+class EpisodeCounts(Counter[str]):
+    """How episodes ended: ``episodes``, ``invalid``, ``retried`` and one count per outcome."""
+
+    def add(self, played: TokenEpisode) -> None:
+        """Count one item of a rollout."""
+        self["episodes"] += 1
+        self["invalid"] += not played.episode.valid
+        self["retried"] += played.attempts - 1
+        self[str(played.episode.outcome)] += 1
+
+    def warn_of_invalid(self, played: Sequence[TokenEpisode], step: int) -> None:
+        """Say aloud, with one cause, where episodes of a batch are not measurements."""
+        bad = [p.episode for p in played if not p.episode.valid]
+        if bad:
+            level = logging.ERROR if len(bad) == len(played) else logging.WARNING
+            log.log(
+                level,
+                "step %d: %d of %d episodes failed with their infrastructure (%d of %d in this run) and are left out "
+                "of loss and baseline; for example: %s",
+                step,
+                len(bad),
+                len(played),
+                self["invalid"],
+                self["episodes"],
+                bad[0].error,
+            )
+
+
+def env_spec(env: str | EnvSpec | gym.Env) -> EnvSpec:
+    """The spec that ``env`` is rebuilt from, wrappers included; proved by making it once.
+
+    Raises:
+        ConfigError: no such env, an env that was not made by ``gym.make``, or one that cannot be made.
+    """
+    if isinstance(env, gym.Env):
+        spec = env.spec
+        if spec is None:
+            raise ConfigError(
+                f"{env!r} has no spec to rebuild it from, and live envs are not shared with a trainer; "
+                "register it and make it with gym.make"
+            )
+    elif isinstance(env, EnvSpec):
+        spec = env
+    elif isinstance(env, str):
+        try:
+            spec = gym.spec(env)
+        except gym.error.Error as error:
+            raise ConfigError(f"no env {env!r}: {error}") from error
+    else:
+        raise ConfigError(f"env must be an id, an EnvSpec or an env made by gym.make, got {type(env).__name__}")
+    gym.make(spec).close()
+    return copy.deepcopy(spec)
+
+
+def episode_metrics(played: TokenEpisode) -> dict[str, float]:
+    """What to log of an episode; means over a batch are meaningful. Invalid ones only count as such."""
+    episode = played.episode
+    out = {"env/invalid": float(not episode.valid), "env/retried": float(played.attempts - 1)}
+    if not episode.valid:
+        return out
+    results = [result for step in episode.steps for result in step.results]
+    out |= {
+        "env/return": episode.total_reward,
+        "env/turns": float(len(episode.steps)),
+        "env/tool_calls": float(len(results)),
+        "env/tool_errors": float(sum(result.error is not None for result in results)),
+        "env/sampled_tokens": float(played.trajectory.sampled_count if played.trajectory else 0),
+    }
+    if episode.score is not None:
+        out["env/score"] = episode.score
+    for outcome in Outcome:
+        if outcome.valid:
+            out[f"env/outcome/{outcome}"] = float(episode.outcome is outcome)
+    for step in episode.steps:
+        for name, value in step.components.items():
+            out[f"env/reward/{name}"] = out.get(f"env/reward/{name}", 0.0) + value
+    return out
+
+
+def rewards_to_go(rewards: Sequence[float]) -> list[float]:
+    """For each turn, the sum of its reward and all later ones."""
+    return [float(x) for x in np.cumsum(np.asarray(rewards, dtype=float)[::-1])[::-1]]
+
+
+def turn_advantages(
+    turn_rewards: Sequence[Sequence[float] | None], *, group_size: int, scale: Scale = "group"
+) -> list[list[float]]:
+    r"""One advantage per turn (``credit="step"``).
+
+    With rewards-to-go :math:`G_{i,t} = \sum_{k \ge t} r_{i,k}` of the n valid episodes i of a group, of
+    :math:`T_i` turns each,
+
+    .. math::
+        \mu = \frac{1}{n} \sum_i \frac{1}{T_i} \sum_t G_{i,t}, \qquad
+        \sigma^2 = \frac{1}{n-1} \sum_i \frac{1}{T_i} \sum_t (G_{i,t} - \mu)^2, \qquad
+        A_{i,t} = \frac{G_{i,t} - \mu}{\sigma + 10^{-4}} .
+
+    Rewards-to-go are those of policy gradients with causality (Sutton et al., 2000); the baseline is GRPO's group
+    mean (Shao et al., 2024, arXiv:2402.03300), of all turns of the group together. It is one constant per group,
+    as GRPO's is: a baseline for each turn *index* would be over those episodes only that came so far, which the
+    policy itself decides by when it stops, and is biased for that reason (verl issue 7244). Each episode weighs
+    the same however many turns it took. Where only the last turn is rewarded, all this *is* GRPO's advantage.
+
+    Args:
+        turn_rewards: of each episode the rewards of its turns; None for an invalid one, which is left out of every
+            mean and has no advantage. Groups are consecutive.
+        group_size: episodes per group.
+        scale: divide by the group's standard deviation, the whole batch's, or not at all.
+
+    Returns:
+        Of each episode, one advantage per turn; zeros where fewer than two episodes of the group are valid.
+    """
+    if len(turn_rewards) % group_size:
+        raise ValueError(f"expected whole groups of {group_size}, got {len(turn_rewards)} episodes")
+    # An episode that never came to a turn has earned 0, and counts.
+    returns = [None if r is None else np.asarray(rewards_to_go(r) or [0.0]) for r in turn_rewards]
+    batch_std = _spread([g for g in returns if g is not None])[1]
+    out: list[list[float]] = []
+    for start in range(0, len(returns), group_size):
+        group = returns[start : start + group_size]
+        mean, std = _spread([g for g in group if g is not None])
+        scaling = {"group": std + STD_EPSILON, "batch": batch_std + STD_EPSILON, "none": 1.0}[scale]
+        for to_go, rewards in zip(group, turn_rewards[start : start + group_size], strict=True):
+            if to_go is None or not math.isfinite(std) or not math.isfinite(scaling):
+                out.append([0.0] * len(rewards or ()))
+            else:
+                out.append([float(x) for x in (to_go - mean) / scaling][: len(rewards or ())])
+    return out
+
+
+def _spread(returns: Iterable[np.ndarray]) -> tuple[float, float]:
+    """Mean and sample standard deviation over episodes that weigh the same; NaN for fewer than two."""
+    returns = list(returns)
+    if len(returns) < 2:
+        return math.nan, math.nan
+    mean = float(np.mean([g.mean() for g in returns]))
+    return mean, math.sqrt(sum(float(((g - mean) ** 2).mean()) for g in returns) / (len(returns) - 1))
+
+
+class LogprobAlarm:
+    """Compares the log-probabilities of sampling with the trainer's own, for the same ids and weights.
+
+    They are equal up to rounding if the trainer scores the context that was sampled from, with the weights that
+    sampled. A server that kept old weights, a shifted row, dropout, another temperature: all show here.
+
+    Args:
+        threshold: mean absolute difference (nats per sampled id) above which it warns.
+    """
+
+    def __init__(self, threshold: float):
+        if not threshold > 0:
+            raise ConfigError(f"the log-probability threshold must be positive, got {threshold!r}")
+        self.threshold, self.warnings = threshold, 0
+
+    def check(self, mean: float, largest: float, *, step: int) -> bool:
+        """True, and a warning, where the mean difference is above the threshold (or not a number)."""
+        if mean <= self.threshold:
+            return False
+        self.warnings += 1
+        log.warning(
+            "step %d: log-probabilities of sampling and of the trainer differ by %.3g on average (largest %.3g; "
+            "expected below %.3g). The trainer does not see what was sampled: look for weights that did not reach the "
+            "sampler, dropout, sampling options that change the distribution, or lower precision.",
+            step,
+            mean,
+            largest,
+            self.threshold,
+        )
+        return True
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one JSON object per logging step, written at once.
+
+    Args:
+        path: the file.
+        resume_step: lines after this step are dropped: the resumed run writes them again.
+    """
+
+    def __init__(self, path: Path, resume_step: int | None = None):
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [row for row in self.read(path) if resume_step is not None and row.get("step", 0) <= resume_step]
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        os.replace(partial, path)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one row; numbers that JSON lacks become null."""
+        clean = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(clean) + "\n")
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, Any]]:
+        """The rows of a file; a torn last line is left out; none where there is no file."""
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines[:-1] if line]

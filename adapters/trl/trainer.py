@@ -1,0 +1,98 @@
+"""A GRPOTrainer that can credit turns and watches its log-probabilities. The training is all TRL's.
+
+One method is overridden: after TRL has generated and scored a batch, the tensors that are about to reach the loss
+are checked against what the sampler reported, and with ``credit="step"`` the advantages become per token.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+
+from adapters.common import Credit, LogprobAlarm, Scale, turn_advantages
+from adapters.trl import _private
+from aworld_gym.errors import ConfigError
+
+SCORED_ROWS = 4
+"""Rows per batch whose log-probabilities are computed again for the alarm, where TRL has not done so anyway."""
+THRESHOLD_FP32, THRESHOLD_LOW_PRECISION = 1e-3, 5e-2
+"""Mean differences (nats) that rounding explains: fp32 gives about 1e-6, bf16 or another engine about 1e-2."""
+
+
+class EnvGRPOTrainer(GRPOTrainer):
+    """GRPOTrainer for the rollouts of an env.
+
+    Args:
+        *args: as GRPOTrainer's.
+        credit: ``"episode"`` leaves the advantages as TRL computes them, from the sum of an episode's rewards.
+            ``"step"`` gives each turn its own: :func:`adapters.common.turn_advantages`.
+        logprob_threshold: mean difference of log-probabilities above which a warning is logged. By default 1e-3
+            where everything is fp32, else 0.05.
+        **kwargs: as GRPOTrainer's.
+    """
+
+    def __init__(self, *args: Any, credit: Credit = "episode", logprob_threshold: float | None = None, **kwargs: Any):
+        if credit not in ("episode", "step"):
+            raise ConfigError(f"credit must be 'episode' or 'step', got {credit!r}")
+        super().__init__(*args, **kwargs)
+        if credit == "step" and self.multi_objective_aggregation != "sum_then_normalize":
+            raise ConfigError(
+                "credit='step' normalises rewards-to-go within a group; it needs "
+                f"multi_objective_aggregation='sum_then_normalize', got {self.multi_objective_aggregation!r}"
+            )
+        if credit == "step" and len(self.reward_funcs) != 1:
+            raise ConfigError(
+                f"credit='step' takes all rewards from the env, by turns; expected one reward function, got "
+                f"{len(self.reward_funcs)}. Shape rewards with a wrapper of the env instead."
+            )
+        self.credit = credit
+        if logprob_threshold is None:
+            dtypes = {p.dtype for p in self.model.parameters()} if self.model is not None else set()
+            low = self.args.bf16 or self.args.fp16 or self.use_vllm or dtypes != {torch.float32}
+            logprob_threshold = THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
+        self.alarm = LogprobAlarm(logprob_threshold)
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output = super()._generate_and_score_completions(inputs)
+        self._watch_logprobs(output)
+        if self.credit == "step":
+            output["advantages"] = self._turn_advantages(inputs, output)
+        return output
+
+    def _watch_logprobs(self, output: dict[str, Any]) -> None:
+        """Compare sampling and training log-probabilities of ids that will be trained on."""
+        sampled = output.get("sampling_per_token_logps")
+        if sampled is None:
+            return
+        scored = output.get("old_per_token_logps")
+        if scored is None:
+            scored = _private.score(self, output, min(SCORED_ROWS, len(sampled)))
+        rows = len(scored)
+        mask = (output["completion_mask"][:rows] * output["tool_mask"][:rows]).bool() & ~sampled[:rows].isnan()
+        gap = (scored - sampled[:rows]).abs()[mask].float()
+        sums = torch.stack([gap.sum(), torch.tensor(float(gap.numel()), device=gap.device)])
+        largest = gap.max() if gap.numel() else gap.new_zeros(())
+        total, count = self.accelerator.gather(sums).view(-1, 2).sum(0).tolist()
+        if not count:
+            return
+        mean, most = total / count, self.accelerator.gather(largest).max().item()
+        _private.log_metric(self, "sampling/logprob_gap/mean", mean)
+        _private.log_metric(self, "sampling/logprob_gap/max", most)
+        if self.accelerator.is_main_process:
+            self.alarm.check(mean, most, step=self.state.global_step)
+
+    def _turn_advantages(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> torch.Tensor:
+        """Advantages (B, T): each turn's at its sampled ids, 0 elsewhere."""
+        rewards = gather_object([row["turn_rewards"] if row["env_valid"] else None for row in inputs])
+        training = self.model is not None and self.model.training
+        size = self.num_generations if training else self.num_generations_eval
+        everyone = turn_advantages(rewards, group_size=size or 1, scale=cast("Scale", self.scale_rewards))
+        first = self.accelerator.process_index * len(inputs)
+        advantages = torch.zeros(output["completion_ids"].shape, dtype=output["advantages"].dtype)
+        for k, row in enumerate(inputs):
+            for (start, stop), value in zip(row["turn_spans"], everyone[first + k], strict=True):
+                advantages[k, start:stop] = value
+        return advantages.to(output["advantages"].device)
