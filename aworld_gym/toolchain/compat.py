@@ -1,0 +1,293 @@
+"""Everything that differs between ``mcp`` 1.30 and 2.x, in one place.
+
+The rest of the package sees plain dicts (the JSON of the protocol) and three exception-free facts: a client session
+is made by :func:`client_session`, asked by :func:`request`, and fails with :func:`protocol_error`. ``mcp`` is
+imported when the first session opens, because importing it costs most of a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from aworld_gym.errors import MissingDependencyError, describe
+
+logger = logging.getLogger(__name__)
+
+TESTED = "1.30 and 2.3"
+
+CONNECTION_CLOSED = -32000
+REQUEST_TIMED_OUT = (-32001, 408)
+"""What the two lines put into an error that their own client made up."""
+
+
+@functools.cache
+def api() -> SimpleNamespace:
+    """The names this package uses of the installed ``mcp``.
+
+    Raises:
+        MissingDependencyError: ``mcp`` is absent or too old.
+    """
+    from importlib import metadata
+
+    try:
+        version = metadata.version("mcp")
+        import mcp
+        import mcp.types as types
+        from mcp.client.sse import sse_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared.message import SessionMessage
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"tool servers need `mcp` {TESTED} (pip install 'mcp>=1.30,<3'): {error}"
+        ) from error
+    names = SimpleNamespace(
+        version=version,
+        v2=int(version.split(".")[0]) >= 2,
+        types=types,
+        ClientSession=mcp.ClientSession,
+        streamable_http_client=streamable_http_client,
+        sse_client=sse_client,
+        SessionMessage=SessionMessage,
+    )
+    if names.v2:
+        import httpx2
+        from mcp.server.mcpserver import MCPServer
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        names.httpx, names.Error, names.Server, names.ToolError = httpx2, mcp.MCPError, MCPServer, ToolError
+    else:
+        import httpx
+        from mcp.server.fastmcp import FastMCP
+        from mcp.server.fastmcp.exceptions import ToolError as ToolError1
+
+        names.httpx, names.Error, names.Server, names.ToolError = httpx, mcp.McpError, FastMCP, ToolError1  # type: ignore[attr-defined]
+    return names
+
+
+# -- client ---------------------------------------------------------------------------------------------------
+
+
+def protocol_error(error: BaseException) -> tuple[int, str, Any] | None:
+    """``(code, message, data)`` if ``error`` is a JSON-RPC error, else None."""
+    if not isinstance(error, api().Error):
+        return None
+    details = error.error  # type: ignore[attr-defined]
+    return details.code, details.message, details.data
+
+
+class _Raw(Exception):
+    """Carries a raw result past the checks of ``ClientSession``."""
+
+    def __init__(self, result: dict[str, Any]):
+        self.result = result
+
+
+class _Raws:
+    """A result type for mcp 1.x that takes what came as it is."""
+
+    @staticmethod
+    def model_validate(value: Any) -> Any:
+        return value
+
+
+def _client_session(read: Any, write: Any) -> Any:
+    """An (unentered) client session over a transport's streams."""
+    mcp = api()
+    if not mcp.v2:
+        return mcp.ClientSession(read, write)
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    class Tapped(JSONRPCDispatcher):  # type: ignore[type-arg]
+        """Gives tool lists and tool results out raw: one odd tool must not cost all of them."""
+
+        tap = True
+
+        async def send_raw_request(self, method: str, params: Any, opts: Any = None, **kwargs: Any) -> Any:
+            raw = await super().send_raw_request(method, params, opts, **kwargs)
+            if self.tap and method in ("tools/list", "tools/call"):
+                raise _Raw(raw)
+            return raw
+
+    return mcp.ClientSession(dispatcher=Tapped(read, write))
+
+
+@asynccontextmanager
+async def client_session(read: Any, write: Any) -> AsyncIterator[Any]:
+    """A client session over a transport's streams, initialised.
+
+    It speaks the handshake (which every server knows), and the sessionless protocol of 2026 to servers that refuse
+    the handshake.
+    """
+    async with _client_session(read, write) as session:
+        try:
+            await session.initialize()
+        except api().Error as refusal:
+            if not api().v2 or not _modern_only(refusal):
+                raise
+            await session.discover()
+            # it mirrors some arguments into HTTP headers, which the SDK learns of from a listing of its own
+            session._dispatcher.tap = False
+            await session.list_tools()
+            session._dispatcher.tap = True
+        yield session
+
+
+def _modern_only(error: Any) -> bool:
+    return error.error.code in (-32022, -32601)  # unsupported protocol version; method not found
+
+
+@asynccontextmanager
+async def in_process(server: Any) -> AsyncIterator[Any]:
+    """A client session with a server object of this process (high or low level, of either line)."""
+    for attribute in ("_lowlevel_server", "_mcp_server"):  # of MCPServer, and of FastMCP
+        server = getattr(server, attribute, server)
+    if api().v2:
+        from mcp import Client
+
+        async with Client(server) as client:
+            yield client.session
+    else:
+        from mcp.shared.memory import create_connected_server_and_client_session  # type: ignore[attr-defined]
+
+        async with create_connected_server_and_client_session(server) as session:
+            yield session
+
+
+async def list_tools(session: Any) -> list[dict[str, Any]]:
+    """All pages of the session's tool list, as the JSON the server sent."""
+    mcp = api()
+    tools: list[dict[str, Any]] = []
+    cursor = None
+    for _ in range(1000):  # a server that always names a next page
+        params = mcp.types.PaginatedRequestParams(cursor=cursor) if cursor else None
+        page = await request(session, mcp.types.ListToolsRequest(params=params))
+        tools += page.get("tools") or []
+        cursor = page.get("nextCursor")
+        if not cursor:
+            break
+    return tools
+
+
+async def call_tool(session: Any, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The result of one tool call, as the JSON the server sent."""
+    types = api().types
+    return await request(
+        session, types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+    )
+
+
+async def request(session: Any, message: Any) -> dict[str, Any]:
+    """The raw result of ``message``."""
+    if not api().v2:
+        return await session.send_request(api().types.ClientRequest(message), _Raws)  # type: ignore[no-any-return]
+    try:
+        return await session.send_request(message, _any_dict())  # type: ignore[no-any-return]
+    except _Raw as raw:
+        return raw.result
+
+
+@functools.cache
+def _any_dict() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(dict[str, Any])
+
+
+def parse_message(line: bytes) -> Any:
+    """A line of a stdio server as a session message.
+
+    Raises:
+        ValueError: it is not JSON-RPC.
+    """
+    mcp = api()
+    if mcp.v2:
+        return mcp.SessionMessage(mcp.types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    return mcp.SessionMessage(mcp.types.JSONRPCMessage.model_validate_json(line))
+
+
+def dump_message(message: Any) -> bytes:
+    """A session message as a line for a stdio server."""
+    options = {"exclude_unset": True} if api().v2 else {"exclude_none": True}
+    text: str = message.message.model_dump_json(by_alias=True, **options)
+    return text.encode() + b"\n"
+
+
+# -- servers --------------------------------------------------------------------------------------------------
+
+
+def new_server(name: str, instructions: str | None = None, **kwargs: Any) -> Any:
+    """An MCP server to add tools to: ``MCPServer`` (mcp 2.x) or ``FastMCP`` (1.x), made alike.
+
+    On either line, synchronous tools run in threads (1.x would block the event loop), whatever a tool raises is
+    told to the model as the tool's error (2.x would hide it), and results are not doubled as structured content
+    unless asked for (``structured_output=True``).
+
+    Example:
+        >>> server = new_server("demo")
+        >>> @server.tool()
+        ... def add(a: int, b: int) -> str:
+        ...     return str(a + b)
+    """
+    return _server_class()(name, instructions=instructions, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ToolError":  # mcp's own, for tools that want to fail with a plain message
+        return api().ToolError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@functools.cache
+def _server_class() -> Any:
+    class Server(api().Server):  # type: ignore[misc]
+        def add_tool(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("structured_output") is None:
+                kwargs["structured_output"] = False
+            return super().add_tool(guarded(fn), *args, **kwargs)
+
+    return Server
+
+
+def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """``fn`` as a coroutine function: threads for synchronous work, every failure a ``ToolError``."""
+    from aworld_gym.toolchain import threads
+
+    mcp = api()
+    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))
+
+    @functools.wraps(fn)
+    async def tool(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if is_async:
+                return await fn(*args, **kwargs)
+            return await threads.tools.run(fn, *args, **kwargs)
+        except (mcp.ToolError, mcp.Error):
+            raise
+        except (ValueError, OSError) as error:  # what tools raise on purpose
+            raise mcp.ToolError(str(error) or type(error).__name__) from error
+        except Exception as error:
+            logger.warning("tool %s failed unexpectedly", getattr(fn, "__name__", fn), exc_info=True)
+            raise mcp.ToolError(describe(error)) from error
+
+    return tool
+
+
+def offload(server: Any) -> None:
+    """Make the synchronous tools of somebody's in-process high-level server run in our threads.
+
+    Otherwise mcp 1.x blocks the event loop in them, and 2.x waits for their end even when a call is cancelled.
+    """
+    from aworld_gym.toolchain import threads
+
+    manager = getattr(server, "_tool_manager", None)
+    if manager is None or isinstance(server, _server_class()):
+        return
+    for tool in manager.list_tools():
+        if not tool.is_async:
+            tool.fn, tool.is_async = functools.partial(threads.tools.run, tool.fn), True

@@ -1,0 +1,342 @@
+"""One MCP session, opened, kept and closed by one task of its own.
+
+An MCP session must be left by the task that entered it, while its calls may come from any task: so each
+:class:`Connection` has an owner task, and nothing that happens to a caller (cancellation, a deadline) touches the
+session. Everything that goes wrong comes out as :class:`InfraError` or :class:`CallTimeout`; what a tool or server
+answers to a call comes out as the JSON of an MCP tool result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aworld_gym.errors import AWorldGymError, ConfigError, InfraError, describe, did_you_mean
+from aworld_gym.toolchain import compat, http, threads
+from aworld_gym.toolchain.config import ServerConfig, fill
+from aworld_gym.toolchain.process import ServerProcess, streams
+from aworld_gym.toolchain.stats import counters
+from aworld_gym.toolchain.workspace import Episode
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 20.0
+"""Seconds a session may take to close before it is abandoned, loudly."""
+PING_TIMEOUT_S = 2.0
+"""Seconds in which a server that let a call time out must show that it still lives."""
+
+
+class CallTimeout(Exception):
+    """A tool call got no answer within its deadline."""
+
+
+class Connection:
+    """One MCP session with one server. Made by :meth:`open`; lives on the background loop.
+
+    Attributes:
+        tools: the server's tool list, as JSON, never empty.
+        dead: why the session cannot be used any more, or None.
+        clean: no call of it timed out or was given up, so nothing can still be running in it.
+        touched: a call that may have changed something has been sent.
+    """
+
+    def __init__(self, config: ServerConfig, episode: Episode | None):
+        self.config = config
+        self._own_episode = Episode() if episode is None and config.kind == "python" else None
+        self._episode = episode or self._own_episode
+        self.tools: list[dict[str, Any]] = []
+        self.dead: InfraError | None = None
+        self.clean, self.touched = True, False
+        self._kill = False
+        self._process: ServerProcess | None = None
+        self._session: Any = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(), name=f"mcp-session-{config.name}")
+
+    @classmethod
+    async def open(cls, config: ServerConfig, episode: Episode | None, timeout: float) -> Connection:
+        """Start or reach the server, open a session, and read its tools.
+
+        Raises:
+            InfraError: it does not start, does not answer in time, or has no tools.
+            ConfigError: it can never work as configured.
+        """
+        self = cls(config, episode)
+        try:
+            done, _ = await asyncio.wait((self._opened,), timeout=timeout)
+            if not done:
+                raise self._failed(
+                    "session_timeout" if config.kind in ("http", "sse") else "server_start_failed",
+                    f"no MCP session within {timeout:g} s.",
+                )
+            self._opened.result()
+        except BaseException:
+            await self.aclose(kill=True)
+            raise
+        return self
+
+    async def call(self, name: str, arguments: dict[str, Any], timeout: float) -> dict[str, Any]:
+        """Call a tool; the result as JSON (``content``, ``structuredContent``, ``isError``).
+
+        Raises:
+            CallTimeout: no answer in time. The call was given up, and the server told so.
+            InfraError: anything else that is not an answer.
+        """
+        if self.dead is not None:
+            raise InfraError(self.dead.kind, self.dead.args[0], server=self.config.name, delivered=False)
+        counters.calls += 1
+        # A task of its own: whatever cancels it is seen here, and one that cannot be stopped can be left behind.
+        task = asyncio.create_task(compat.call_tool(self._session, name, arguments))
+        self._calls.add(task)
+        task.add_done_callback(self._call_done)
+        try:
+            done, _ = await asyncio.wait((task,), timeout=timeout)
+        except asyncio.CancelledError:
+            self.clean = False
+            task.cancel()
+            raise
+        if not done:
+            self.clean = False
+            task.cancel()
+            counters.timeouts += 1
+            raise CallTimeout
+        if not task.cancelled() and task.exception() is None:
+            return _checked(task.result())
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        assert error is not None
+        return await self._call_failed(error)
+
+    async def alive(self) -> bool:
+        """Whether the server still answers. In-process servers share our loop, so they do."""
+        if self.dead is not None:
+            return False
+        if self.config.kind == "python":
+            return True
+        ping = asyncio.create_task(self._session.send_ping())
+        ping.add_done_callback(_seen)
+        done, _ = await asyncio.wait((ping,), timeout=PING_TIMEOUT_S)
+        if not done:
+            ping.cancel()
+            return False
+        error = None if ping.cancelled() else ping.exception()
+        # that it does not know `ping` is an answer too
+        return not ping.cancelled() and (error is None or self._meaning(error) is None)
+
+    async def unchanged(self) -> bool:
+        """Whether the server still lists the tools it listed at first."""
+        return await compat.list_tools(self._session) == self.tools
+
+    def lost(self, error: InfraError) -> None:
+        """Mark the session unusable; the first reason stays."""
+        if self.dead is None:
+            self.dead = error
+
+    async def aclose(self, *, kill: bool = False) -> None:
+        """Close the session and end its server. Idempotent; goes on if the caller is cancelled.
+
+        Args:
+            kill: the server gets no time to end by itself.
+        """
+        self._kill = self._kill or kill
+        self.lost(InfraError("session_lost", "the session is closed", server=self.config.name))
+        self._stop.set()
+        if not self._opened.done():
+            self._owner.cancel()
+        done, _ = await asyncio.wait((self._owner,), timeout=CLOSE_TIMEOUT_S)
+        if not done:
+            logger.warning("server %r: the session did not close in %g s; abandoned", self.config.name, CLOSE_TIMEOUT_S)
+            self._owner.cancel()
+
+    # -- the owner task ---------------------------------------------------------------------------------------
+
+    async def _own(self) -> None:
+        counted = False
+        try:
+            async with self._connect() as session:
+                self.tools = _checked_tools(await compat.list_tools(session), self.config.name)
+                self._session = session
+                counters.connections_opened += 1
+                counted = True
+                self._opened.set_result(None)
+                await self._stop.wait()
+        except asyncio.CancelledError as error:
+            if not self._opened.done() and not self._stop.is_set():  # the SDK cancels its user when a transport breaks
+                self._opened.set_exception(self._open_failed(error))
+        except BaseException as error:
+            if not self._opened.done():
+                self._opened.set_exception(self._open_failed(error))
+            elif not self._stop.is_set():
+                self.lost(self._failed("session_lost", describe(error)))
+            else:  # it was to be closed anyway
+                logger.debug("server %r: closing its session raised", self.config.name, exc_info=error)
+        finally:
+            self.lost(self._failed("session_lost", "the session ended"))
+            counters.connections_closed += counted
+            if self._opened.done() and not self._opened.cancelled():
+                self._opened.exception()  # seen, even where nobody waits any more
+            else:
+                self._opened.cancel()
+            for task in self._calls:
+                task.cancel()
+            self._session = None
+            if self._own_episode is not None:
+                self._own_episode.remove()
+
+    @asynccontextmanager
+    async def _connect(self) -> AsyncIterator[Any]:
+        config = self.config
+        if config.kind == "stdio":
+            values = self._episode.variables if self._episode is not None else {}
+            env = {key: fill(value, values) for key, value in config.env.items()} | values
+            args = [fill(arg, values) for arg in config.args]
+            cwd = fill(config.cwd, values) if config.cwd is not None else None
+            self._process = process = ServerProcess(config.name, fill(config.command, values), args, env, cwd)
+            try:
+                async with streams(process, self._stream_ended) as (read, write):
+                    async with compat.client_session(read, write) as session:
+                        yield session
+            finally:
+                await process.aclose(kill=self._kill)
+        elif config.kind == "python":
+            server = await self._make_server()
+            async with compat.in_process(server) as session:
+                yield session
+        else:
+            async with http.connect(config, self.lost) as (read, write), compat.client_session(read, write) as session:
+                yield session
+
+    async def _make_server(self) -> Any:
+        assert self._episode is not None
+        factory = self.config.factory
+        if isinstance(factory, str):
+            factory = await threads.factories.run(_resolve, factory, self.config.name)
+        try:
+            server = await threads.factories.run(factory, self._episode.context, **self.config.kwargs)
+            if inspect.isawaitable(server):
+                server = await server
+        except AWorldGymError:
+            raise
+        except Exception as error:
+            raise self._failed("server_start_failed", f"its factory raised {describe(error)}") from error
+        compat.offload(server)
+        return server
+
+    # -- what failures mean -----------------------------------------------------------------------------------
+
+    def _failed(self, kind: str, text: str, *, delivered: bool | None = None) -> InfraError:
+        if self._process is not None:
+            text = f"{text} {self._process.last_words()}"
+        return InfraError(kind, text, server=self.config.name, delivered=delivered)
+
+    def _open_failed(self, error: BaseException) -> AWorldGymError:
+        """What an exception means that ended the opening."""
+        if isinstance(error, AWorldGymError):
+            return error
+        for leaf in _leaves(error):
+            if isinstance(leaf, AWorldGymError):
+                return leaf
+            protocol = compat.protocol_error(leaf)
+            known = http.failure(protocol[2], self.config.name) if protocol else None
+            if known is not None:
+                return known
+        if self.dead is not None and self.config.kind != "stdio":
+            return self.dead
+        if self.config.kind == "stdio":
+            return self._failed("server_start_failed", f"it did not open an MCP session ({describe(error)}).")
+        return self._failed("server_protocol", f"it did not open an MCP session: {describe(error)}")
+
+    def _stream_ended(self) -> None:
+        self.lost(InfraError("server_died", "its output has ended", server=self.config.name))
+
+    def _meaning(self, error: BaseException) -> InfraError | None:
+        """The infrastructure failure that an exception of a call stands for; None if the server answered."""
+        protocol = compat.protocol_error(error)
+        if protocol is None:
+            return InfraError("session_lost", describe(error), server=self.config.name)
+        code, message, data = protocol
+        known = http.failure(data, self.config.name)
+        if known is not None:
+            return known
+        if code == compat.CONNECTION_CLOSED and (message == "Connection closed" or message.startswith("SSE stream")):
+            return InfraError("session_lost", message, server=self.config.name)
+        if code in (-32700, -32600):
+            return InfraError("server_protocol", f"it answered {code}: {message}", server=self.config.name)
+        return None
+
+    async def _call_failed(self, error: BaseException) -> dict[str, Any]:
+        failure = self._meaning(error)
+        if failure is None:  # a JSON-RPC error is the server's way, if not the best, to refuse a call
+            protocol = compat.protocol_error(error)
+            assert protocol is not None
+            return {"content": [{"type": "text", "text": protocol[1]}], "isError": True}
+        if failure.kind != "session_lost":  # a refusal, or a host that cannot be reached: the session may still be good
+            raise failure from error
+        if self._process is not None:
+            await self._process.settle()  # for its exit status and last words
+            failure = self._failed("server_died", "it ended during a call.")
+        self.clean = False
+        if self.dead is None or self._process is not None:
+            self.dead = failure
+        raise failure from error
+
+    def _call_done(self, task: asyncio.Task[Any]) -> None:
+        self._calls.discard(task)
+        _seen(task)
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Take note of an abandoned task's exception, so that asyncio does not complain of it."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _checked(result: Any) -> dict[str, Any]:
+    if not isinstance(result, dict):
+        return {"content": [{"type": "text", "text": str(result)}]}
+    if result.get("resultType") == "input_required":
+        text = "the tool asks for further input from a user, which cannot be given here"
+        return {"content": [{"type": "text", "text": text}], "isError": True}
+    return result
+
+
+def _checked_tools(tools: list[Any], server: str) -> list[dict[str, Any]]:
+    for tool in tools:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+            raise InfraError("server_protocol", f"it lists a tool without a name: {tool!r:.200}", server=server)
+    if not tools:
+        raise InfraError("tools_unavailable", "its tool list is empty", server=server)
+    return tools
+
+
+def _resolve(path: str, server: str) -> Any:
+    """The object that ``package.module:name`` names.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    module_name, _, attribute = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ConfigError(f"server {server!r}: cannot import {module_name!r} for `python`: {error}") from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            hint = did_you_mean(name, vars(found))
+            raise ConfigError(f"server {server!r}: {module_name!r} has no {attribute!r}.{hint}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise ConfigError(f"server {server!r}: {path!r} is not callable; `python` names a server factory")
+    return found
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]

@@ -1,0 +1,197 @@
+"""An HTTP client for the SDK's transports that always gets an answer.
+
+The SDK's HTTP transports let a broken connection end the whole session, drop what a server said when it refused,
+and (1.x) leave a caller waiting when a reply breaks off. Here every such failure becomes a JSON-RPC error *answer*
+to the request that met it: the session stays alive, and the caller reads what happened, and whether the request can
+have reached the server, from the error's data (:func:`failure`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aworld_gym.errors import InfraError, describe
+from aworld_gym.toolchain import compat
+
+_MARK = "aworld_gym"
+_CODE = -32099  # of answers made here; within the range that JSON-RPC leaves to implementations
+_BODY_CHARS = 500
+_DELETE_TIMEOUT_S = 2.0  # for saying goodbye
+
+
+def failure(data: Any, server: str) -> InfraError | None:
+    """The failure that an answer made here describes, or None if ``data`` is of another origin."""
+    mark = data.get(_MARK) if isinstance(data, dict) else None
+    if not isinstance(mark, dict):
+        return None
+    return InfraError(mark["kind"], mark["message"], server=server, delivered=mark["delivered"])
+
+
+def new_client(config: Any, report: Callable[[InfraError], None]) -> Any:
+    """An ``httpx`` (or ``httpx2``) client for one session.
+
+    Args:
+        config: the server's ``ServerConfig``.
+        report: told of failures that no answer can carry (the old SSE transport has none).
+    """
+    httpx = compat.api().httpx
+    return _client_class()(
+        headers=dict(config.headers),
+        # a slow tool is not a broken pool: no limit on connections, no wait for one
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        timeout=httpx.Timeout(config.timeout, read=config.sse_read_timeout, pool=None),
+        verify=_ssl_context(),
+        server=config.name,
+        streamable=config.kind == "http",
+        report=report,
+    )
+
+
+@asynccontextmanager
+async def connect(config: Any, report: Callable[[InfraError], None]) -> AsyncIterator[tuple[Any, Any]]:
+    """The (read, write) pair of a session with an HTTP server; arguments as for :func:`new_client`."""
+    mcp = compat.api()
+    if config.kind == "http":
+        # one reply may be larger than the SDK's limit of 1 MiB for an event
+        options = {"max_sse_event_size": None} if mcp.v2 else {}
+        async with new_client(config, report) as client:
+            async with mcp.streamable_http_client(config.url, http_client=client, **options) as (read, write, *_):
+                yield read, write
+    else:
+
+        def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+            return new_client(config, report)
+
+        async with mcp.sse_client(config.url, httpx_client_factory=factory) as (read, write):
+            yield read, write
+
+
+@functools.cache
+def _ssl_context() -> Any:
+    return compat.api().httpx.create_ssl_context()  # tens of milliseconds, so once
+
+
+@functools.cache
+def _client_class() -> Any:
+    httpx = compat.api().httpx
+
+    class Ending(httpx.AsyncByteStream):  # type: ignore[misc]
+        """A stream of events that ends with an answer, even if it breaks off before the server's."""
+
+        def __init__(self, inner: Any, answer: Callable[[str], bytes]):
+            self._inner, self._answer = inner, answer
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            resumable, last, why = False, b"\n", "the stream of the reply ended before the reply"
+            try:
+                async for chunk in self._inner:
+                    # events with an id can be asked for again, and the SDK does so
+                    resumable = resumable or b"\nid:" in last[-3:] + chunk or (last == b"\n" and chunk[:3] == b"id:")
+                    last = chunk
+                    yield chunk
+            except httpx.TransportError as error:
+                why = describe(error)
+            if not resumable:  # the SDK stops reading at the first answer, so this one is seen only where none came
+                yield b"\n\nevent: message\ndata: " + self._answer(why) + b"\n\n"
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    class Client(httpx.AsyncClient):  # type: ignore[misc]
+        def __init__(self, *, server: str, streamable: bool, report: Callable[[InfraError], None], **kwargs: Any):
+            super().__init__(**kwargs)
+            self._server, self._streamable, self._report = server, streamable, report
+
+        async def send(self, request: Any, **kwargs: Any) -> Any:
+            if self._streamable and request.method == "GET" and "last-event-id" not in request.headers:
+                # the stream for the server's own messages, none of which this client takes: spare the connection
+                return httpx.Response(405, request=request)
+            try:
+                async with asyncio.timeout(_DELETE_TIMEOUT_S if request.method == "DELETE" else None):
+                    response = await super().send(request, **kwargs)
+                    if response.status_code >= 400 or _is_json(response):
+                        await response.aread()
+            except (httpx.TransportError, TimeoutError) as error:
+                never = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+                delivered = False if isinstance(error, never) else None
+                text = f"no answer from {_origin(request)}: {describe(error)}"
+                return self._answer(request, InfraError("host_unreachable", text, delivered=delivered))
+            if response.status_code >= 400:
+                return self._answer(request, _refusal(request, response), _rpc_code(response))
+            if self._streamable and request.method == "POST" and not _is_json(response):
+                response.stream = Ending(response.stream, functools.partial(self._broken, request))
+            return response
+
+        def _answer(self, request: Any, error: InfraError, code: int | None = None) -> Any:
+            """The response that stands in for the one that did not come."""
+            if request.method == "POST" and self._streamable:
+                if _rpc_id(request) is None:  # a notification wants no answer
+                    return httpx.Response(202, request=request)
+                headers = {"content-type": "application/json"}
+                return httpx.Response(200, headers=headers, content=_rpc_error(request, error, code), request=request)
+            if request.method != "DELETE":
+                self._report(error)
+            return httpx.Response(202 if request.method == "POST" else 503, request=request)
+
+        def _broken(self, request: Any, why: str) -> bytes:
+            return _rpc_error(request, InfraError("session_lost", f"{_origin(request)}: {why}"), None)
+
+    return Client
+
+
+def _is_json(response: Any) -> bool:
+    return bool(response.headers.get("content-type", "").lower().startswith("application/json"))
+
+
+def _origin(request: Any) -> str:
+    url = request.url
+    return f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"  # a query may hold a key
+
+
+def _rpc_id(request: Any) -> Any:
+    try:
+        return json.loads(request.content).get("id")
+    except (ValueError, AttributeError):
+        return None
+
+
+def _rpc_error(request: Any, error: InfraError, code: int | None) -> bytes:
+    mark = {"kind": error.kind, "message": error.args[0], "delivered": error.delivered}
+    details = {"code": _CODE if code is None else code, "message": error.args[0], "data": {_MARK: mark}}
+    return json.dumps({"jsonrpc": "2.0", "id": _rpc_id(request), "error": details}).encode()
+
+
+def _rpc_code(response: Any) -> int | None:
+    """The code of the JSON-RPC error in a refusal's body, if there is one."""
+    try:
+        code = response.json()["error"]["code"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return code if isinstance(code, int) else None
+
+
+def _refusal(request: Any, response: Any) -> InfraError:
+    """What an HTTP status means. What the server said is part of it."""
+    status, body = response.status_code, response.text.strip()
+    said = body if len(body) <= _BODY_CHARS else body[:_BODY_CHARS] + "…"
+    text = f"{_origin(request)} answered {status} {response.reason_phrase}: {said or '(no body)'}"
+    in_session = "mcp-session-id" in request.headers
+    if status in (401, 403):
+        challenge = response.headers.get("www-authenticate")
+        text += f" (it asks for {challenge})" if challenge else ""
+        text += "; check the credentials in `headers`"
+        return InfraError("host_refused", text, delivered=False)
+    if status in (429, 503):
+        return InfraError("host_refused", text, delivered=False)
+    if in_session and (status == 404 or (status == 400 and "session" in body.lower())):
+        return InfraError("session_lost", text, delivered=False)
+    if status in (502, 504):
+        return InfraError("host_unreachable", text)
+    if status == 404:
+        text += "; check the path of `url` (most servers use /mcp)"
+    return InfraError("server_protocol", text)

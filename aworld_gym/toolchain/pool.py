@@ -1,0 +1,244 @@
+"""Sessions that outlive an episode: those shared by all, and those started ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aworld_gym.errors import AWorldGymError
+from aworld_gym.toolchain import loop
+from aworld_gym.toolchain.config import ServerConfig
+from aworld_gym.toolchain.connection import CallTimeout, Connection
+from aworld_gym.toolchain.workspace import Episode
+
+logger = logging.getLogger(__name__)
+
+
+# -- shared servers -------------------------------------------------------------------------------------------
+
+
+class Shared:
+    """One server's session for all episodes of this process.
+
+    A session that died, or that let a call time out, is not given to further episodes: the next :meth:`acquire`
+    opens another, and the old one closes when the last episode that uses it has ended.
+    """
+
+    def __init__(self, config: ServerConfig):
+        self.config = config
+        self.holds = 0
+        """Toolchains that are open on it; without one, nothing is kept for later."""
+        self._current: Connection | None = None
+        self._users: dict[Connection, int] = {}
+        self._lock = asyncio.Lock()
+
+    async def acquire(self, timeout: float) -> Connection:
+        """The session, opened if need be; give it back with :meth:`release`."""
+        async with self._lock:
+            current = self._current
+            if current is None or current.dead is not None or not current.clean:
+                self._current = None
+                if current is not None and current not in self._users:
+                    await current.aclose(kill=current.dead is not None)
+                self._current = current = await Connection.open(self.config, None, timeout)
+            self._users[current] = self._users.get(current, 0) + 1
+            return current
+
+    async def release(self, connection: Connection) -> None:
+        """One user less."""
+        self._users[connection] -= 1
+        if self._users[connection] == 0:
+            del self._users[connection]
+        await self._tidy(connection)
+
+    async def drop(self) -> None:
+        """One toolchain less."""
+        self.holds -= 1
+        if self.holds == 0:
+            _shared.pop(self.config.key, None)
+            if self._current is not None:
+                await self._tidy(self._current)
+
+    async def _tidy(self, connection: Connection) -> None:
+        if connection in self._users:
+            return
+        if connection is not self._current:
+            await connection.aclose(kill=connection.dead is not None)
+        elif self.holds == 0:
+            self._current = None
+            await connection.aclose()
+
+
+_shared: dict[str, Shared] = {}
+
+
+def shared(config: ServerConfig) -> Shared:
+    """This process's :class:`Shared` for ``config``, with one hold more; let go with ``drop``."""
+    found = _shared.setdefault(config.key, Shared(config))
+    found.holds += 1
+    return found
+
+
+@loop.after_fork
+def _forget() -> None:
+    loop.keep_forever(dict(_shared))
+    _shared.clear()
+
+
+# -- sessions started ahead -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Bundle:
+    """A workspace, and sessions that were started in it."""
+
+    episode: Episode
+    connections: dict[str, Connection] = field(default_factory=dict)
+
+    async def aclose(self) -> None:
+        """Close the sessions and delete the workspace."""
+        try:
+            await close_all(self.connections.values())
+        finally:
+            self.episode.remove()
+
+
+class Pool:
+    """Keeps bundles of a toolchain's pooled servers started ahead.
+
+    Args:
+        configs: the servers with ``pool`` of 1 or more; the largest number says how many bundles are kept.
+        timeout: seconds in which their sessions have to open.
+    """
+
+    def __init__(self, configs: Sequence[ServerConfig], timeout: float):
+        self._configs = {config.name: config for config in configs}
+        self._depth = max((config.pool for config in configs), default=0)
+        self._timeout = timeout
+        self._ready: list[Bundle] = []
+        self._working: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def take(self) -> Bundle | None:
+        """A bundle that is ready, if there is one; others are begun in its place."""
+        taken = None
+        while self._ready and taken is None:
+            bundle = self._ready.pop(0)
+            if any(connection.dead is not None for connection in bundle.connections.values()):
+                self._spawn(bundle.aclose())
+            else:
+                taken = bundle
+        self.fill()
+        return taken
+
+    def fill(self) -> None:
+        """Begin to start what is missing."""
+        while not self._closed and len(self._ready) + len(self._working) < self._depth:
+            self._spawn(self._start(Bundle(Episode())))
+
+    def give_back(self, bundle: Bundle) -> None:
+        """Take a used bundle: reset in the background and kept if it proves clean, else closed."""
+        self._spawn(self._recycle(bundle))
+
+    @property
+    def reuses(self) -> bool:
+        """Whether any of the servers can be reset."""
+        return any(config.reset_tool for config in self._configs.values())
+
+    async def aclose(self) -> None:
+        """Close all bundles."""
+        self._closed = True
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+        ready, self._ready = self._ready, []
+        await asyncio.gather(*(bundle.aclose() for bundle in ready))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+
+    async def _start(self, bundle: Bundle) -> None:
+        missing = [config for name, config in self._configs.items() if name not in bundle.connections]
+        try:
+            opened = await open_all({c.name: Connection.open(c, bundle.episode, self._timeout) for c in missing})
+        except BaseException as error:
+            await bundle.aclose()
+            if not isinstance(error, AWorldGymError):
+                raise
+            logger.warning("a session could not be started ahead: %s", error)  # the next episode will try, and say so
+            return
+        bundle.connections |= opened
+        if self._closed or len(self._ready) >= self._depth:
+            await bundle.aclose()
+        else:
+            self._ready.append(bundle)
+
+    async def _recycle(self, bundle: Bundle) -> None:
+        try:
+            unclean = [
+                name for name, c in bundle.connections.items() if not (c.config.reset_tool and c.clean and not c.dead)
+            ]
+            await close_all([bundle.connections.pop(name) for name in unclean])
+            bundle.episode.clear()
+            for name, connection in list(bundle.connections.items()):
+                if not await _reset(connection, self._timeout):
+                    await bundle.connections.pop(name).aclose(kill=True)
+        except BaseException:
+            await bundle.aclose()
+            raise
+        if bundle.connections and not self._closed:
+            await self._start(bundle)
+        else:
+            await bundle.aclose()
+
+
+async def _reset(connection: Connection, timeout: float) -> bool:
+    """Bring a used session back to its first state; whether it proved clean."""
+    assert connection.config.reset_tool is not None
+    try:
+        result = await connection.call(connection.config.reset_tool, {}, timeout)
+        if result.get("isError") is True or not await connection.unchanged():
+            raise ValueError(f"the reset gave {str(result)[:200]}")
+    except (AWorldGymError, CallTimeout, ValueError) as error:
+        logger.warning("server %r: not reused: %s", connection.config.name, error or "its reset timed out")
+        return False
+    connection.touched = False
+    return True
+
+
+async def open_all(
+    opening: Mapping[str, Coroutine[Any, Any, Connection]],
+    undo: Callable[[str, Connection], Coroutine[Any, Any, None]] | None = None,
+) -> dict[str, Connection]:
+    """Open sessions side by side: all of them, or none.
+
+    Args:
+        opening: what opens each, by server name.
+        undo: gives back one that did open, where another did not; by default it is closed.
+    """
+    tasks = {name: asyncio.create_task(work) for name, work in opening.items()}
+    try:
+        if tasks:
+            await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks.values():
+            if task.done():
+                task.result()
+        return {name: task.result() for name, task in tasks.items()}
+    except BaseException:
+        for task in tasks.values():
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for name, outcome in zip(tasks, outcomes, strict=True):
+            if isinstance(outcome, Connection):
+                await (undo(name, outcome) if undo is not None else outcome.aclose(kill=True))
+        raise
+
+
+async def close_all(connections: Iterable[Connection]) -> None:
+    """Close sessions side by side."""
+    await asyncio.gather(*(c.aclose(kill=c.dead is not None) for c in connections))

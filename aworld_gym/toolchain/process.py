@@ -1,0 +1,307 @@
+"""A stdio tool server as a process: started under a supervisor, spoken to by lines, ended for certain.
+
+This is our own transport (the SDK's has no supervisor, keeps no stderr, and logs a traceback for every line that a
+server prints to stdout by mistake). It only moves lines; sessions are made of it in ``connection.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from aworld_gym.errors import ConfigError, InfraError
+from aworld_gym.toolchain import compat, loop
+from aworld_gym.toolchain.stats import counters
+
+EXIT_GRACE_S = 1.0
+"""Seconds a server has to exit after its stdin closed, and again after SIGTERM; then it is killed."""
+KILL_WAIT_S = 8.0
+"""Seconds to wait for the supervisor after telling it to kill."""
+MAX_LINE = 256 * 2**20
+"""Bytes of one message at most (images travel as base64)."""
+_TAIL_CHARS = 4000
+
+INHERITED_VARS = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""What servers inherit of the environment; everything else (keys, tokens) must be given in the configuration."""
+
+_SPAWN = str(Path(__file__).with_name("_spawn.py"))
+_pipes: set[int] = set()  # our ends of the servers' pipes
+
+
+class ServerProcess:
+    """A running stdio server.
+
+    Args:
+        name: the server's name, for messages.
+        command: the program, looked up on the ``PATH`` of ``env``.
+        args: its arguments.
+        env: added to what is inherited.
+        cwd: its working directory.
+
+    Raises:
+        ConfigError: there is no such program or directory.
+    """
+
+    def __init__(self, name: str, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str | None):
+        self.name = name
+        full_env = {key: os.environ[key] for key in INHERITED_VARS if key in os.environ} | dict(env)
+        if cwd is not None and not os.path.isdir(cwd):
+            raise ConfigError(f"server {name!r}: its working directory {cwd!r} does not exist; correct `cwd`")
+        program = shutil.which(command, path=full_env.get("PATH", os.defpath))
+        if program is None and not (os.sep in command and cwd and os.access(os.path.join(cwd, command), os.X_OK)):
+            raise ConfigError(
+                f"server {name!r}: the command {command!r} was not found on PATH={full_env.get('PATH')!r}; "
+                "install it, or give its full path as `command`"
+            )
+        self._stderr = _Tail()
+        self._noise: collections.deque[str] = collections.deque(maxlen=3)
+        self._noise_lines = 0
+        self._outputs: list[asyncio.BaseTransport] = []
+        self.exited = asyncio.get_running_loop().create_future()
+        """Resolves to the exit status."""
+        lifeline_r, self._lifeline = os.pipe()
+        try:
+            self._popen = subprocess.Popen(
+                [sys.executable or "python3", "-I", "-S", _SPAWN, str(lifeline_r), str(os.getpid())]
+                + [str(EXIT_GRACE_S), program or command, *args],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=full_env,
+                cwd=cwd,
+                pass_fds=(lifeline_r,),
+                start_new_session=True,  # a Ctrl-C is ours to handle, not the server's
+            )
+        except OSError as error:
+            os.close(self._lifeline)
+            raise InfraError("server_start_failed", f"cannot start {command!r}: {error}", server=name) from error
+        finally:
+            os.close(lifeline_r)
+        counters.processes_started += 1
+        self._write_fd = self._popen.stdin.fileno()  # type: ignore[union-attr]
+        _pipes.update((self._lifeline, self._write_fd))
+        self._watch()
+
+    async def connect(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Attach to the server's pipes; ``on_line`` is called for every line of its stdout."""
+        here = asyncio.get_running_loop()
+        popen = self._popen
+        for protocol, pipe in ((_Lines(on_line, on_end), popen.stdout), (self._stderr, popen.stderr)):
+            self._outputs.append((await here.connect_read_pipe(lambda p=protocol: p, pipe))[0])  # type: ignore[misc]
+        transport, _ = await here.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
+        self._stdin = cast(asyncio.WriteTransport, transport)
+
+    def write(self, line: bytes) -> bool:
+        """Send one line; False if the server certainly cannot get it."""
+        if self._stdin.is_closing() or self.exited.done():
+            return False
+        self._stdin.write(line)
+        return True
+
+    def noise(self, line: bytes) -> None:
+        """Note a line of stdout that is no message."""
+        self._noise_lines += 1
+        self._noise.append(line[:200].decode(errors="replace"))
+
+    def last_words(self) -> str:
+        """What is known of the server's end, for an error message."""
+        parts = []
+        if self.exited.done():
+            status = self.exited.result()
+            how = (
+                f"was killed by {signal.Signals(status - 128).name}" if 128 < status < 160 else f"exited with {status}"
+            )
+            parts.append(f"The server {how}.")
+        tail = self._stderr.text()
+        parts.append(f"Its stderr ends:\n{tail}" if tail else "It wrote nothing to stderr.")
+        if self._noise_lines:
+            parts.append(
+                f"It printed {self._noise_lines} lines to stdout that are not MCP messages, such as "
+                f"{list(self._noise)}; a stdio server must log to stderr."
+            )
+        return " ".join(parts)
+
+    async def settle(self) -> None:
+        """Wait a moment for the exit status of a server whose output has ended."""
+        await self._wait(EXIT_GRACE_S)
+
+    async def aclose(self, *, kill: bool = False) -> None:
+        """End the server and all its children; returns when they are gone.
+
+        Args:
+            kill: do not wait for it to exit by itself.
+        """
+        if not hasattr(self, "_stdin"):
+            self._popen.stdin.close()  # type: ignore[union-attr]
+        elif not self._stdin.is_closing():
+            self._stdin.abort() if kill else self._stdin.close()
+        if kill or not await self._wait(EXIT_GRACE_S):
+            self._signal(signal.SIGQUIT if kill else signal.SIGTERM)
+            if not await self._wait(KILL_WAIT_S):
+                self._signal(signal.SIGKILL)
+                await self._wait(KILL_WAIT_S)
+        for transport in self._outputs:
+            transport.close()
+
+    async def _wait(self, timeout: float) -> bool:
+        done, _ = await asyncio.wait((self.exited,), timeout=timeout)
+        return bool(done)
+
+    def _signal(self, number: int) -> None:
+        if self._popen.returncode is None:  # not yet reaped, so the pid is still ours
+            try:
+                os.kill(self._popen.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def _watch(self) -> None:
+        """Notice the end of the process. asyncio's own watchers depend on the policy that is installed."""
+        here = asyncio.get_running_loop()
+        try:
+            fd = os.pidfd_open(self._popen.pid)
+        except (AttributeError, OSError):  # not Linux
+            self._poll(here)
+            return
+        here.add_reader(fd, self._ended, fd)
+
+    def _poll(self, here: asyncio.AbstractEventLoop) -> None:
+        if self._popen.poll() is None:
+            here.call_later(0.05, self._poll, here)
+        else:
+            self._ended(None)
+
+    def _ended(self, pidfd: int | None) -> None:
+        if pidfd is not None:
+            asyncio.get_running_loop().remove_reader(pidfd)
+            os.close(pidfd)
+        status = self._popen.wait()
+        counters.processes_ended += 1
+        _pipes.difference_update((self._lifeline, self._write_fd))
+        os.close(self._lifeline)
+        if hasattr(self, "_stdin") and not self._stdin.is_closing():
+            self._stdin.abort()
+        if not self.exited.done():
+            self.exited.set_result(status)
+
+
+class _Lines(asyncio.Protocol):
+    """Splits what comes into lines."""
+
+    def __init__(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]):
+        self._on_line, self._on_end = on_line, on_end
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if self._parts:
+                line = b"".join((*self._parts, line))
+                self._parts, self._size = [], 0
+            if line.strip():
+                self._on_line(line)
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+            if self._size > MAX_LINE and self._transport is not None:
+                self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_end()
+
+
+class _Tail(asyncio.Protocol):
+    """Keeps the end of a stream, and reads all of it (a server must not block on a full stderr)."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > 8 * _TAIL_CHARS:
+            del self._data[: -2 * _TAIL_CHARS]
+
+    def text(self) -> str:
+        text = self._data.decode(errors="replace").strip()
+        return text if len(text) <= _TAIL_CHARS else "…" + text[-_TAIL_CHARS:]
+
+
+class _Writer:
+    """The write side of the session's stream pair."""
+
+    def __init__(self, process: ServerProcess):
+        self._process = process
+
+    async def send(self, message: Any) -> None:
+        if not self._process.write(compat.dump_message(message)):
+            import anyio
+
+            raise anyio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        """Closing is the process's own business."""
+
+    async def __aenter__(self) -> _Writer:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        return None
+
+
+@asynccontextmanager
+async def streams(process: ServerProcess, on_end: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
+    """The (read, write) pair that a client session is made of; ``on_end`` is called when the output ends."""
+    import math
+
+    import anyio
+
+    send, receive = anyio.create_memory_object_stream[Any](math.inf)
+
+    def on_line(line: bytes) -> None:
+        try:
+            message = compat.parse_message(line)
+        except ValueError:
+            process.noise(line)
+            return
+        try:
+            send.send_nowait(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # the session is closing
+
+    def ended() -> None:
+        on_end()
+        send.close()
+
+    try:
+        await process.connect(on_line, ended)
+        yield receive, _Writer(process)
+    finally:
+        send.close()
+        receive.close()
+
+
+@loop.after_fork
+def _let_go() -> None:
+    """In a forked child: point the inherited pipe ends elsewhere, or the servers would never see their stdin close.
+
+    The numbers stay occupied, because inherited objects would close them again.
+    """
+    if _pipes:
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in _pipes:
+            os.dup2(null, fd, inheritable=False)
+        os.close(null)
+        _pipes.clear()

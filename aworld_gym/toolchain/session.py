@@ -1,0 +1,212 @@
+"""What one episode holds: its tools, its workspace, and a lease on a session with each server.
+
+Here the rules of a call are applied: a model's mistake or a tool's refusal becomes a :class:`ToolResult`, an
+infrastructure failure is retried where that is certainly harmless and raised as :class:`InfraError` where not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aworld_gym.errors import InfraError, did_you_mean
+from aworld_gym.toolchain import content
+from aworld_gym.toolchain.connection import CallTimeout, Connection
+from aworld_gym.toolchain.schema import Arguments
+from aworld_gym.toolchain.stats import counters
+from aworld_gym.toolchain.workspace import Episode
+from aworld_gym.types import Limits, ToolResult
+
+logger = logging.getLogger(__name__)
+
+BACKOFF_S = (0.2, 1.0)
+"""Pauses before the retries of a call."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a tool, under the name the model knows, is found."""
+
+    server: str
+    tool: str
+    """Its name there."""
+    arguments: Arguments
+    read_only: bool
+    """It says that it changes nothing (``readOnlyHint``)."""
+    repeatable: bool
+    """It says that it changes nothing, or nothing more when called again (``idempotentHint``)."""
+
+
+@dataclass(frozen=True)
+class ToolTable:
+    """The tools of a toolchain, in order, as the model sees them."""
+
+    schemas: tuple[dict[str, Any], ...]
+    routes: Mapping[str, Route]
+
+
+class Lease:
+    """An episode's hold on a session with one server, which it replaces when it is lost.
+
+    Args:
+        connection: the session, open.
+        shared: it belongs to all episodes.
+        reopen: opens another (the same for all, if shared).
+    """
+
+    def __init__(self, connection: Connection, *, shared: bool, reopen: Callable[[], Coroutine[Any, Any, Connection]]):
+        self.connection, self.shared, self._reopen = connection, shared, reopen
+        self._lock = asyncio.Lock()
+
+    async def get(self) -> Connection:
+        """The session, opened again if it was lost and that changes nothing the model could notice.
+
+        Raises:
+            InfraError: it was lost with the episode's state, or does not open again.
+        """
+        if self.connection.dead is None:
+            return self.connection
+        async with self._lock:
+            if self.connection.dead is not None:
+                if not self.replaceable:
+                    error = self.connection.dead
+                    text = f"{error.args[0]} What it held for this episode is lost."
+                    raise InfraError(error.kind, text, server=error.server, delivered=False)
+                self.connection = await self._reopen()
+        return self.connection
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether a new session is as good: the server is stateless, or was not asked to change anything yet."""
+        return self.shared or not self.connection.touched
+
+
+class ToolSession:
+    """One episode's tools. Made by ``Toolchain.open``; all methods run on the background loop.
+
+    Attributes:
+        tools: OpenAI tool schemas, in order. Shared with other sessions: read-only.
+        workspace: the episode's own directory.
+    """
+
+    def __init__(
+        self,
+        table: ToolTable,
+        leases: Mapping[str, Lease],
+        episode: Episode,
+        limits: Limits,
+        release: Callable[[], Coroutine[Any, Any, None]],
+        owner: object,
+    ):
+        self._owner = owner  # a toolchain that is forgotten closes its sessions: not while one is held
+        self._table, self._leases, self._episode, self._limits, self._release = table, leases, episode, limits, release
+        self._closing: asyncio.Task[None] | None = None
+        counters.opened += 1
+
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...]:
+        """OpenAI tool schemas, in order; read-only."""
+        return self._table.schemas
+
+    @property
+    def workspace(self) -> Path:
+        """The episode's own directory."""
+        return self._episode.workspace
+
+    def check(self, name: str, arguments: Any) -> tuple[str, str] | None:
+        """What is wrong with a call, without calling: ``(kind, text)``, or None."""
+        route = self._table.routes.get(name) if isinstance(name, str) else None
+        if route is None:
+            known = ", ".join(self._table.routes)
+            return (
+                "call_unknown_tool",
+                f"there is no tool {name!r}.{did_you_mean(str(name), self._table.routes)} The tools are: {known}",
+            )
+        if not isinstance(arguments, Mapping):
+            return (
+                "call_bad_arguments",
+                f"the arguments of {name!r} must be a JSON object, got {type(arguments).__name__}",
+            )
+        try:
+            problem = route.arguments.problem(content.sendable(arguments))
+        except ValueError as error:
+            problem = f"the arguments of {name!r} are not JSON: {error}"
+        return ("call_bad_arguments", problem) if problem else None
+
+    async def call(self, call_id: str, name: str, arguments: Any) -> ToolResult:
+        """Call a tool. What the model or the tool did wrong is in the result's ``error``.
+
+        Raises:
+            InfraError: the server failed, and calling again was not certainly harmless or failed too.
+        """
+        started = time.perf_counter()
+        limit = self._limits.max_result_chars
+        problem = self.check(name, arguments)
+        if problem is not None:
+            return content.error_result(*problem, call_id=call_id, name=str(name), max_chars=limit)
+        try:
+            raw = await self._send(self._table.routes[name], content.sendable(arguments))
+        except CallTimeout as timeout:
+            spent = time.perf_counter() - started
+            return content.error_result(
+                "tool_timeout", str(timeout), call_id=call_id, name=name, max_chars=limit, duration_s=spent
+            )
+        except InfraError:
+            counters.infra_errors += 1
+            raise
+        spent = time.perf_counter() - started
+        return content.tool_result(raw, call_id=call_id, name=name, max_chars=limit, duration_s=spent)
+
+    async def aclose(self) -> None:
+        """Give everything back. Idempotent; goes on in the background if the caller is cancelled."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self._release()
+        finally:
+            counters.closed += 1
+
+    async def _send(self, route: Route, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self._closing is not None:
+            raise InfraError("session_lost", "the tool session is closed", server=route.server, delivered=False)
+        lease = self._leases[route.server]
+        for pause in (*BACKOFF_S, None):
+            connection = await lease.get()
+            try:
+                result = await connection.call(route.tool, arguments, self._limits.call_timeout_s)
+            except CallTimeout:
+                connection.touched |= not route.read_only
+                raise CallTimeout(await self._after_timeout(route, lease, connection)) from None
+            except InfraError as error:
+                # the state in which a lost call has left the server is unknown, unless it cannot have changed any
+                repeat = error.delivered is False or (route.repeatable and lease.replaceable)
+                connection.touched |= not (error.delivered is False or route.read_only)
+                if not repeat or pause is None:
+                    raise
+                logger.info("calling %r of server %r again: %s", route.tool, route.server, error)
+                counters.retries += 1
+                await asyncio.sleep(pause)
+            else:
+                connection.touched |= not route.read_only
+                return result
+        raise AssertionError("unreachable")
+
+    async def _after_timeout(self, route: Route, lease: Lease, connection: Connection) -> str:
+        """Find out whether the server still lives; what to tell the model."""
+        text = f"{route.tool!r} gave no answer within {self._limits.call_timeout_s:g} s; the call was given up"
+        if await connection.alive():
+            return text + "."
+        hung = InfraError("session_timeout", "it stopped answering", server=route.server)
+        connection.lost(hung)
+        connection.touched = False  # the model is told, so a new session may take its place
+        if lease.shared:
+            return text + "."
+        return text + ", and its server restarted: files are kept, anything it held in memory is lost."

@@ -1,0 +1,259 @@
+"""A toolchain: a set of MCP servers whose tools one episode after another uses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import weakref
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from aworld_gym.errors import ConfigError, InfraError, did_you_mean
+from aworld_gym.toolchain import loop
+from aworld_gym.toolchain.config import ServerConfig, ToolchainConfig, load_config
+from aworld_gym.toolchain.connection import Connection
+from aworld_gym.toolchain.pool import Bundle, Pool, close_all, open_all, shared
+from aworld_gym.toolchain.schema import Arguments, aliases, openai_tool
+from aworld_gym.toolchain.session import Lease, Route, ToolSession, ToolTable
+from aworld_gym.toolchain.workspace import Episode
+from aworld_gym.types import Limits
+
+logger = logging.getLogger(__name__)
+
+
+class Toolchain:
+    """A set of MCP servers. Cheap to make, and starts nothing before :meth:`open`.
+
+    It can be pickled, copied and forked: a copy, or a forked child, opens sessions of its own.
+
+    Args:
+        config: an ``mcpServers`` configuration: a path, a mapping, or what ``load_config`` gave.
+        limits: deadlines and the length of results.
+        tools: names, as the model sees them, of the tools to offer; None offers all.
+
+    Raises:
+        ConfigError: the configuration is broken.
+    """
+
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | ToolchainConfig,
+        limits: Limits | None = None,
+        tools: Sequence[str] | None = None,
+    ):
+        if isinstance(tools, str) or (tools is not None and not tools):
+            raise ConfigError(f"`tools` must be a list of at least one tool name, got {tools!r}")
+        self.config = load_config(config)
+        self.limits = limits or Limits()
+        self.tools = None if tools is None else tuple(tools)
+        self._runtime: _Runtime | None = None
+
+    async def open(self, public: Mapping[str, Any] | None = None) -> ToolSession:
+        """Open one episode's tool session, with an empty workspace. Runs on the background loop.
+
+        Args:
+            public: what tool servers may know of the episode's task (JSON).
+
+        Raises:
+            InfraError: a server does not start, answer, or offer any tool.
+            ConfigError: the configuration cannot work (no such command, module or tool).
+        """
+        if not loop.on_loop():
+            raise RuntimeError("Toolchain.open() runs on the background loop; use `await loop.call(toolchain.open())`")
+        if self._runtime is None or self._runtime.pid != os.getpid():
+            self._runtime = _Runtime(self.config, self.limits, self.tools)
+            weakref.finalize(self, _abandon, self._runtime).atexit = False
+        grant = await self._runtime.grant(public or {})
+        return ToolSession(grant.table, grant.leases, grant.episode, self.limits, grant.release, owner=self)
+
+    async def aclose(self) -> None:
+        """Close every session, pooled and shared ones included. It may be opened again."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.aclose()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runtime": None}
+
+
+class _Grant:
+    """What one episode was given."""
+
+    def __init__(self, runtime: _Runtime, bundle: Bundle):
+        self._runtime, self.bundle = runtime, bundle
+        self.leases: dict[str, Lease] = {}
+        self.table = ToolTable((), {})
+
+    @property
+    def episode(self) -> Episode:
+        """The workspace."""
+        return self.bundle.episode
+
+    async def release(self) -> None:
+        """Give it back."""
+        await self._runtime.take_back(self)
+
+
+class _Runtime:
+    """The live part of a toolchain, in one process."""
+
+    def __init__(self, config: ToolchainConfig, limits: Limits, tools: tuple[str, ...] | None):
+        self.pid = os.getpid()
+        self._config, self._limits, self._tools = config, limits, tools
+        self._shared = {c.name: shared(c) for c in config.servers if c.scope == "shared"}
+        self._own = {c.name: c for c in config.servers if c.scope == "episode"}
+        self._pool = Pool([c for c in self._own.values() if c.pool], limits.open_timeout_s)
+        self._grants: set[_Grant] = set()
+        self._listed: dict[str, list[dict[str, Any]]] = {}
+        self._table: ToolTable | None = None
+        _runtimes.add(self)
+
+    async def grant(self, public: Mapping[str, Any]) -> _Grant:
+        """Sessions and a workspace for one episode."""
+        bundle = self._pool.take() or Bundle(Episode())
+        grant = _Grant(self, bundle)
+        self._grants.add(grant)
+        try:
+            bundle.episode.begin(public)
+            opening = {n: self._open(n, bundle.episode) for n in self._own if n not in bundle.connections}
+            opening |= {name: server.acquire(self._limits.open_timeout_s) for name, server in self._shared.items()}
+            connections = bundle.connections | await open_all(opening, self._give_up)
+            for name in (config.name for config in self._config.servers):  # in the order of the configuration
+                reopen = partial(self._reopen, name, grant)
+                grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
+            grant.table = self._table_of(grant.leases)
+        except BaseException:
+            await self.take_back(grant)
+            raise
+        return grant
+
+    async def take_back(self, grant: _Grant) -> None:
+        """End an episode: shared sessions stay, pooled ones are reset, the others close."""
+        if grant not in self._grants:
+            return
+        self._grants.discard(grant)
+        bundle, keep = grant.bundle, {}
+        try:
+            for name, lease in grant.leases.items():
+                if name in self._shared:
+                    await self._shared[name].release(lease.connection)
+                else:
+                    bundle.connections[name] = lease.connection
+            if self._pool.reuses and grant.leases:
+                keep = {n: c for n, c in bundle.connections.items() if self._own[n].reset_tool}
+        finally:
+            await close_all(c for n, c in bundle.connections.items() if n not in keep)
+            if keep:
+                self._pool.give_back(Bundle(bundle.episode, keep))
+            else:
+                bundle.episode.remove()
+
+    async def aclose(self) -> None:
+        """Close everything."""
+        if self.pid != os.getpid():
+            return
+        _runtimes.discard(self)
+        for grant in list(self._grants):
+            await self.take_back(grant)
+        await self._pool.aclose()
+        servers, self._shared = self._shared, {}
+        for server in servers.values():
+            await server.drop()
+
+    def _open(self, name: str, episode: Episode) -> Coroutine[Any, Any, Connection]:
+        return Connection.open(self._own[name], episode, self._limits.open_timeout_s)
+
+    async def _reopen(self, name: str, grant: _Grant) -> Connection:
+        """Another session with a server whose session was lost."""
+        lost = grant.leases[name].connection
+        if name in self._shared:
+            found = await self._shared[name].acquire(self._limits.open_timeout_s)
+            await self._shared[name].release(lost)
+        else:
+            await lost.aclose(kill=True)
+            found = await self._open(name, grant.episode)
+        if found.tools != lost.tools:
+            lease = grant.leases[name]
+            lease.connection = found  # so that it is given back
+            raise InfraError("tools_unavailable", "its tools changed while an episode used them", server=name)
+        return found
+
+    async def _give_up(self, name: str, connection: Connection) -> None:
+        if name in self._shared:
+            await self._shared[name].release(connection)
+        else:
+            await connection.aclose(kill=True)
+
+    def _table_of(self, leases: Mapping[str, Lease]) -> ToolTable:
+        """The tools as the model sees them; the same object as long as no server changes its list."""
+        listed = {name: lease.connection.tools for name, lease in leases.items()}
+        if self._table is None or listed != self._listed:
+            self._table, self._listed = _build_table(self._config.servers, listed, self._tools), listed
+        return self._table
+
+
+def _build_table(
+    servers: Sequence[ServerConfig], listed: Mapping[str, list[dict[str, Any]]], wanted: tuple[str, ...] | None
+) -> ToolTable:
+    offered = [(config.name, tool) for config in servers for tool in _offered(config, listed[config.name])]
+    names = aliases([(server, tool["name"]) for server, tool in offered])
+    if wanted is not None:
+        for name in wanted:
+            if name not in names:
+                raise ConfigError(
+                    f"`tools` asks for {name!r}, which no server offers; there are {names}.{did_you_mean(name, names)}"
+                )
+    schemas, routes = [], {}
+    for name, (server, tool) in zip(names, offered, strict=True):
+        if wanted is not None and name not in wanted:
+            continue
+        schema = openai_tool(name, tool)
+        schemas.append(schema)
+        hints = tool.get("annotations")
+        hints = hints if isinstance(hints, Mapping) else {}
+        read_only = hints.get("readOnlyHint") is True
+        routes[name] = Route(
+            server=server,
+            tool=tool["name"],
+            arguments=Arguments(name, schema["function"]["parameters"]),
+            read_only=read_only,
+            repeatable=read_only or hints.get("idempotentHint") is True,
+        )
+    return ToolTable(tuple(schemas), routes)
+
+
+def _offered(config: ServerConfig, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of a server's tools that the configuration lets through."""
+    known = [tool["name"] for tool in tools]
+    for name in (*(config.tools or ()), *((config.reset_tool,) if config.reset_tool else ())):
+        if name not in known:
+            raise ConfigError(
+                f"server {config.name!r} has no tool {name!r}, which its configuration names; "
+                f"it has {known}.{did_you_mean(name, known)}"
+            )
+    wanted = known if config.tools is None else config.tools
+    return [tool for tool in tools if tool["name"] in wanted and tool["name"] != config.reset_tool]
+
+
+_runtimes: set[_Runtime] = set()
+
+
+def _abandon(runtime: _Runtime) -> None:
+    """Close what a toolchain leaves that was forgotten without ``aclose``."""
+    if runtime.pid == os.getpid() and runtime in _runtimes:
+        loop.submit(runtime.aclose())
+
+
+async def _close_runtimes() -> None:
+    await asyncio.gather(*(runtime.aclose() for runtime in list(_runtimes)))
+
+
+@loop.after_fork
+def _forget() -> None:
+    loop.keep_forever(set(_runtimes))
+    _runtimes.clear()
+
+
+loop.at_shutdown(_close_runtimes)
