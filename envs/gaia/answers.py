@@ -21,6 +21,8 @@ _DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹘﹣－"), "-")
 _QUOTES = {**dict.fromkeys(map(ord, "‘’‚‛′`´＇"), "'"), **dict.fromkeys(map(ord, "“”„‟«»″＂"), '"')}
 _SPACES = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u2002\u2003\u3000"), " ")
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), None)
+_LETTERS = {ord(a): b for a, b in {"ø": "o", "đ": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i", "ð": "d"}.items()}
+"""Letters that are no letter with an accent to Unicode; ``casefold`` has seen to sharp s."""
 _TIDY = {**_DASHES, **_QUOTES, **_SPACES, **_INVISIBLE}
 
 _PLAIN = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
@@ -223,7 +225,7 @@ def fold(text: str) -> str:
     whole = tidy(text)
     text = unicodedata.normalize("NFKD", whole).translate(_TIDY).casefold()
     text = "".join(c for c in text if not unicodedata.combining(c))
-    text = text.translate(str.maketrans({"ß": "ss", "ø": "o", "đ": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i"}))
+    text = text.translate(_LETTERS)
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)  # thousands
     text = re.sub(r"['\"]", "", text)
     text = re.sub(r" ?& ?", " and ", text)

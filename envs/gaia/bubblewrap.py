@@ -13,10 +13,13 @@ from pathlib import Path
 
 import aworld_gym
 import envs
-from envs.gaia.tools.workspace import MOUNT
 
+MOUNT = "/workspace"
+"""Where the workspace stands in the sandbox; every tool understands paths that start with it."""
 CODE = "/run/main.py"
 """Where the program stands in the sandbox, so that tracebacks can show its lines."""
+HOME = "/python"
+"""Where the interpreter stands in the sandbox, so that tracebacks are the same on every machine."""
 
 
 @functools.cache
@@ -58,14 +61,15 @@ def command(
     found = binary()
     if found is None:
         raise FileNotFoundError("bubblewrap")
-    out = [found, "--unshare-all", "--clearenv", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    out = [found, "--unshare-all", "--clearenv", "--die-with-parent", "--new-session", "--as-pid-1"]
+    out += ["--cap-drop", "ALL"]
     out += ["--hostname", "sandbox", *_system()]
     out += ["--size", str(scratch_bytes), "--tmpfs", "/tmp"]
     for device in ("null", "zero", "full", "random", "urandom"):
         out += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     out += ["--ro-bind-data", str(code), CODE, "--bind", str(workspace), MOUNT, "--remount-ro", "/"]
     out += ["--chdir", MOUNT]
-    for name, value in environment.items():
+    for name, value in {**environment, "PYTHONHOME": HOME}.items():
         out += ["--setenv", name, value]
     out += ["--json-status-fd", str(status)]
     if filter_ is not None:
@@ -76,10 +80,10 @@ def command(
 @functools.cache
 def _system() -> tuple[str, ...]:
     """Mounts of the C library and the interpreter, read-only; nothing that anyone installed on top."""
-    shown = _runtime()
     out: list[str] = []
-    for path in shown:
-        out += ["--ro-bind", path, path]
+    shown = {path: path for path in _libraries()} | _runtime()
+    for source, target in sorted(shown.items(), key=lambda item: item[1]):
+        out += ["--ro-bind", source, target]
     for top in ("/lib", "/lib64", "/lib32", "/libx32"):
         if os.path.islink(top):
             out += ["--symlink", os.readlink(top), top]
@@ -88,28 +92,37 @@ def _system() -> tuple[str, ...]:
     for path in ("/etc/ld.so.cache", "/usr/share/zoneinfo"):
         out += ["--ro-bind-try", path, path]
     for path in _installed():
-        if any(Path(path).is_relative_to(base) for base in shown):
-            out += ["--tmpfs", path, "--remount-ro", path]
+        for source, target in shown.items():
+            if Path(path).is_relative_to(source):
+                covered = f"{target}/{Path(path).relative_to(source)}"
+                out += ["--tmpfs", covered, "--remount-ro", covered]
     return tuple(out)
 
 
-def _runtime() -> list[str]:
-    """Directories and files that the interpreter needs, none below another."""
-    paths = {"/usr/lib", "/usr/lib64", "/usr/lib32", python()}
-    paths |= {value for key in ("stdlib", "platstdlib") if (value := sysconfig.get_path(key, vars=_base()))}
+def _libraries() -> list[str]:
+    """Directories and files of shared libraries that are looked for where they are."""
+    paths = {"/usr/lib", "/usr/lib64", "/usr/lib32"}
     if sysconfig.get_config_var("Py_ENABLE_SHARED") and (folder := sysconfig.get_config_var("LIBDIR")):
         paths |= set(glob.glob(f"{folder}/libpython*"))
-    if sys.base_prefix not in ("/usr", "/usr/local"):  # a private build may bring its libraries along
-        paths.add(f"{sys.base_prefix}/lib")
     found = sorted(path for path in paths if os.path.exists(path) and not os.path.islink(path))
     return [p for p in found if not any(p != q and Path(p).is_relative_to(q) for q in found)]
+
+
+def _runtime() -> dict[str, str]:
+    """The interpreter and its standard library: where they are -> where they stand in the sandbox."""
+    found = {python(): f"{HOME}/bin/python3"}
+    if sys.base_prefix in ("/usr", "/usr/local"):
+        paths = {sysconfig.get_path(key, vars=_base()) for key in ("stdlib", "platstdlib")}
+    else:  # a private build may bring shared libraries along
+        paths = {f"{sys.base_prefix}/lib"}
+    return found | {path: f"{HOME}/{Path(path).relative_to(sys.base_prefix)}" for path in paths}
 
 
 def _installed() -> list[str]:
     """Package directories, and this project's own sources, to be covered where they lie below what is shown."""
     paths = set(glob.glob("/usr/lib/python3*/dist-packages") + glob.glob("/usr/local/lib/python3*/*-packages"))
     paths |= set(site.getsitepackages())
-    paths |= {value for key in ("purelib", "platlib") if (value := sysconfig.get_path(key, vars=_base()))}
+    paths |= {sysconfig.get_path(key, vars=_base()) for key in ("purelib", "platlib")}
     for package in (envs, aworld_gym):
         paths |= {os.path.realpath(path) for path in package.__path__}
     return sorted(path for path in paths if os.path.isdir(path))

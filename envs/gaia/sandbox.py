@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from envs.gaia import bubblewrap, seccomp
-from envs.gaia.bubblewrap import CODE
-from envs.gaia.tools.workspace import MOUNT
+from envs.gaia.bubblewrap import CODE, MOUNT
 
 MODES = ("auto", "none")
 _ADVICE = (
@@ -36,6 +35,7 @@ _ADVICE = (
 )
 _POLL_S = (0.005, 0.05)
 """Time between two looks at a run: at first, and at most."""
+_FULL = "stopped: the workspace is full; files that it made were removed"
 _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 
 
@@ -130,9 +130,19 @@ def run(
     return job.run_confined() if mode == "auto" else job.run_bare()
 
 
-@functools.cache
 def isolation() -> Isolation:
-    """What is in force here; the sandbox is tried once per process to know."""
+    """What is in force here. The sandbox is tried to know; once it has worked, that is kept for the process."""
+    return _works() or _tried()
+
+
+def _works() -> Isolation | None:
+    return _kept[0] if _kept else None
+
+
+_kept: list[Isolation] = []
+
+
+def _tried() -> Isolation:
     if bubblewrap.binary() is None:
         return Isolation("none", f"bubblewrap is not installed. {_ADVICE}")
     with tempfile.TemporaryDirectory(prefix="aworld-probe-") as folder:
@@ -145,9 +155,9 @@ def isolation() -> Isolation:
         said = result.output.strip()[:300] or result.stopped
         return Isolation("none", f"bubblewrap does not run Python here ({said}). {_ADVICE}")
     filtered = "system-call filter" if seccomp.program() else "no system-call filter on this processor"
-    return Isolation(
-        "bubblewrap", f"own namespaces, no network, only the workspace and the runtime visible, {filtered}"
-    )
+    detail = f"own namespaces, no network, only the workspace and the runtime visible, {filtered}"
+    _kept.append(Isolation("bubblewrap", detail))
+    return _kept[0]
 
 
 @dataclass
@@ -190,37 +200,40 @@ class _Job:
     def run_confined(self) -> Run:
         with ExitStack() as stack:
             code = stack.enter_context(_file(self.code))
-            filter_ = seccomp.program()
-            rules = stack.enter_context(_file(filter_)) if filter_ else None
+            program = seccomp.program()
+            filter_ = stack.enter_context(_file(program)) if program else None
             status, status_end = os.pipe()
             stack.callback(os.close, status)
             wrapper = bubblewrap.command(
                 self.workspace,
                 code=code.fileno(),
                 status=status_end,
-                filter_=rules.fileno() if rules else None,
+                filter_=filter_.fileno() if filter_ else None,
                 scratch_bytes=self.rules.scratch_bytes,
                 environment=_ENVIRONMENT,
             )
-            fds = [code.fileno(), status_end, *([rules.fileno()] if rules else [])]
+            fds = [code.fileno(), status_end, *([filter_.fileno()] if filter_ else [])]
             try:
-                process = self._start([*wrapper, *self._python(CODE, MOUNT, confined=True)], fds)
+                argv = [*wrapper, f"{bubblewrap.HOME}/bin/python3", *self._python(CODE, MOUNT, confined=True)]
+                process = self._start(argv, fds)
             finally:
                 os.close(status_end)
-            output, stopped = self._watch(process)
-            ended = _exit_code(status)
+            output, stopped = self._watched(process)
+            facts = _status(status)
+        _wait_gone(facts.get("child-pid"))
         if stopped:
             return Run(output, None, stopped)
-        if ended is None:  # bubblewrap itself gave up, and said why
+        if "exit-code" not in facts:  # bubblewrap itself gave up, and said why
             raise SandboxError(f"the sandbox could not start: {output.strip()[:300] or f'exit {process.returncode}'}")
-        return self._ended(output, 128 - ended if ended > 128 else ended)  # a signal, in a shell's way
+        return self._ended(output, _as_signal(facts["exit-code"]))
 
     def run_bare(self) -> Run:
         with tempfile.NamedTemporaryFile(suffix=".py") as code:
             code.write(self.code)
             code.flush()
-            process = self._start(self._python(code.name, str(self.workspace), confined=False), [])
-            output, stopped = self._watch(process)
+            python = bubblewrap.python()
+            process = self._start([python, *self._python(code.name, str(self.workspace), confined=False)], [])
+            output, stopped = self._watched(process)
         output = output.replace(str(self.workspace), MOUNT)
         return Run(output, None, stopped) if stopped else self._ended(output, process.returncode)
 
@@ -234,9 +247,9 @@ class _Job:
         }
         if confined:  # outside a user namespace this limit counts all the user's processes
             limits["RLIMIT_NPROC"] = self.rules.threads
-        flags = ["-s", "-B", "-P", "-u", "-X", "utf8"]
+        flags = ["-s", "-B", "-P", "-u", "-X", "utf8", "-c", _inside()]
         listed = ",".join(f"{name}={value}" for name, value in limits.items())
-        return [bubblewrap.python(), *flags, "-c", _inside(), path, self.name, str(int(self.echo)), directory, listed]
+        return [*flags, path, self.name, str(int(self.echo)), directory, listed]
 
     def _start(self, command: list[str], fds: list[int]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -250,59 +263,130 @@ class _Job:
             start_new_session=True,
         )
 
-    def _watch(self, process: subprocess.Popen[bytes]) -> tuple[str, str | None]:
-        """Collect output until the program ends or breaks a rule; nothing of it is alive afterwards."""
-        assert process.stdout is not None
+    def _watched(self, process: subprocess.Popen[bytes]) -> tuple[str, str | None]:
+        """Output, and the limit it was stopped for, once the program has ended or broken a rule."""
         output = _Output(self.rules.shown_bytes)
+        before = files_of(self.workspace)
         try:
-            stopped = self._until_end(process, process.stdout.fileno(), output)
+            stopped = self._until_end(process, output, before)
         finally:
             _kill(process)
+            assert process.stdout is not None
             process.stdout.close()
-        if stopped and "workspace" in stopped:
-            pass
+        if stopped is _FULL:
+            _remove_new(self.workspace, before)
         return output.text(), stopped
 
-    def _until_end(self, process: subprocess.Popen[bytes], pipe: int, output: _Output) -> str | None:
+    def _until_end(self, process: subprocess.Popen[bytes], output: _Output, before: dict[str, int]) -> str | None:
+        assert process.stdout is not None
+        pipe, pause = process.stdout.fileno(), _POLL_S[0]
         deadline = time.monotonic() + self.rules.wall_s
-        before = _usage(self.workspace, self.rules.workspace_entries)
-        pause = _POLL_S[0]
+        allowed = max(self.rules.workspace_bytes, sum(before.values())), max(self.rules.workspace_entries, len(before))
+        looked = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
-                if selector.select(pause):
+                if selector.select(pause):  # without a pipe to wait for it is a plain pause
                     data = os.read(pipe, 1 << 16)
-                    if not data:
-                        process.wait()
-                        return None
+                    if not data:  # it has closed its output, which need not be its end
+                        selector.unregister(pipe)
                     output.add(data)
+                elif process.poll() is not None:
+                    return None
+                now = time.monotonic()
+                if self.cancelled.is_set():
+                    return "cancelled"
+                if now > deadline:
+                    return f"stopped after {self.rules.wall_s:g} s"
+                if output.total > self.rules.output_bytes:
+                    return f"stopped after {self.rules.output_bytes:,} bytes of output"
+                if now - looked >= _POLL_S[1]:
+                    looked = now
+                    files = files_of(self.workspace, limit=allowed[1] + 1)
+                    if sum(files.values()) > allowed[0] or len(files) > allowed[1]:
+                        return _FULL
+                    if _threads(process.pid) > self.rules.threads:
+                        return f"stopped with over {self.rules.threads} threads"
                 pause = min(pause * 1.5, _POLL_S[1])
-                if stopped := self._broken(deadline, output, before, process):
-                    return stopped
-        raise AssertionError("unreachable")
-
-    def _broken(self, deadline, output, before, process) -> str | None:
-        rules = self.rules
-        if self.cancelled.is_set():
-            return "cancelled"
-        if time.monotonic() > deadline:
-            return f"stopped after {rules.wall_s:g} s"
-        if output.total > rules.output_bytes:
-            return f"stopped after {rules.output_bytes:,} bytes of output"
-        return None
 
     def _ended(self, output: str, returncode: int) -> Run:
-        if returncode == -signal.SIGXCPU or (returncode == -signal.SIGKILL):
+        if returncode == -signal.SIGXCPU:
             return Run(output, None, f"stopped after {self.rules.cpu_s} s of processor time")
+        if returncode == -signal.SIGKILL:
+            return Run(output, None, f"killed: over {self.rules.cpu_s} s of processor time, or out of memory")
         return Run(output, returncode)
 
 
-def _usage(workspace: Path, limit: int) -> tuple[int, int]:
-    return 0, 0
+def files_of(folder: Path, *, limit: int | None = None) -> dict[str, int]:
+    """Everything below a directory, by path: bytes on disk. Links are not followed; what vanishes is left out."""
+    found: dict[str, int] = {}
+    todo = [str(folder)]
+    while todo and (limit is None or len(found) < limit):
+        try:
+            with os.scandir(todo.pop()) as scan:
+                for entry in scan:
+                    status = entry.stat(follow_symlinks=False)
+                    found[entry.path] = status.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+        except OSError:  # the program removes things while they are counted
+            continue
+    return found
+
+
+def _remove_new(folder: Path, before: dict[str, int]) -> None:
+    """Take away what a stopped program filled the workspace with."""
+    for path in sorted(files_of(folder), reverse=True):  # what a directory holds comes before it
+        if path not in before:
+            if os.path.isdir(path) and not os.path.islink(path):
+                os.rmdir(path)
+            else:
+                os.unlink(path)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Living processes below ``pid``; none where the system does not list children."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        here = todo.pop()
+        try:
+            listed = Path(f"/proc/{here}/task/{here}/children").read_text()
+        except OSError:
+            continue
+        children = [int(child) for child in listed.split()]
+        found += children
+        todo += children
+    return found
+
+
+def _threads(pid: int) -> int:
+    """Threads of the processes below ``pid``."""
+    count = 0
+    for child in _descendants(pid):
+        try:
+            count += len(os.listdir(f"/proc/{child}/task"))
+        except OSError:
+            continue
+    return count
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the whole tree: with namespaces, all of it dies with bubblewrap's child; else the process group."""
+    """End the whole tree and wait for it.
+
+    Children first: bubblewrap then reaps its own and leaves no zombie to whoever runs this program. A namespace dies
+    with its first process.
+    """
+    for pid in _descendants(process.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    try:
+        if process.poll() is None and process.args[0] == bubblewrap.binary():  # type: ignore[index]
+            process.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        pass  # killed with the rest now
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -310,16 +394,33 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _exit_code(status: int) -> int | None:
-    """The program's exit code, from bubblewrap's JSON lines; None where it never ran."""
+def _wait_gone(pid: int | None, *, timeout_s: float = 5.0) -> None:
+    """Wait until a namespace's first process is dead: then nothing of the namespace is alive."""
+    deadline = time.monotonic() + timeout_s
+    while pid is not None and time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return
+        if state in "ZX":
+            return
+        time.sleep(0.001)
+
+
+def _status(pipe: int) -> dict[str, int]:
+    """Bubblewrap's JSON lines, merged: ``child-pid``, and ``exit-code`` where the program ran to an end."""
     data = b""
-    while chunk := os.read(status, 1 << 16):
+    while chunk := os.read(pipe, 1 << 16):
         data += chunk
+    facts: dict[str, int] = {}
     for line in data.splitlines():
-        code = json.loads(line).get("exit-code")
-        if code is not None:
-            return int(code)
-    return None
+        facts |= json.loads(line)
+    return facts
+
+
+def _as_signal(code: int) -> int:
+    """An exit code in the shell's way: 128 + n is signal n (told as -n), where there is such a signal."""
+    return 128 - code if 128 < code < 128 + signal.NSIG else code
 
 
 def _file(data: bytes) -> BinaryIO:

@@ -111,7 +111,7 @@ class Truth:
                 raise ConfigError(
                     f"unknown key {key!r} in an answer; known: {', '.join(known)}.{did_you_mean(key, known)}"
                 )
-        fields = {
+        fields: dict[str, Any] = {
             key: tuple(value) if key in ("aliases", "values") and value is not None else value
             for key, value in spec.items()
         }

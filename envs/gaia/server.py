@@ -17,11 +17,11 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
+import anyio.to_thread
 from mcp.types import CallToolResult, ToolAnnotations
 
 from aworld_gym.errors import ConfigError, did_you_mean
@@ -42,7 +42,7 @@ def make_server(
 
     Args:
         context: the episode's workspace and public facts.
-        tools: names of the tools to offer, in this order of preference; all by default.
+        tools: names of the tools to offer; all by default.
         sandbox: ``"auto"`` confines ``run_python`` or refuses; ``"none"`` runs it unconfined.
         compact: terse descriptions and results, for small models.
 
@@ -60,17 +60,11 @@ def make_server(
         if name not in NAMES:
             raise ConfigError(f"unknown tool {name!r}; there are {', '.join(NAMES)}.{did_you_mean(name, NAMES)}")
     known = build(ToolContext(Workspace(context.workspace), context.public, sandbox, compact))
-    server = new_server("gaia")
-    limiter = _Limiter()
-    for name, tool in known.items():
-        if tools is None or name in tools:
-            server.tool(
-                name=name,
-                description=(compact and tool.terse) or tool.description,
-                annotations=_annotations(tool),
-                structured_output=False,
-            )(_served(tool, limiter))
-    return server
+    threads = _Threads()
+    # Schemas are made once per process: making them costs ten times as much as the rest of a server.
+    chosen = [tool for name, tool in known.items() if tools is None or name in tools]
+    made = [_prototypes(compact)[tool.name].model_copy(update={"fn": _served(tool, threads)}) for tool in chosen]
+    return new_server("gaia", tools=made)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -81,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--episode",
         type=Path,
         default=os.environ.get("AWORLD_EPISODE_FILE"),
-        help='a JSON file {"public": {...}}, read at the first call that needs it',
+        help='a JSON file {"public": {...}}, read when a call needs it: it may appear later',
     )
     parser.add_argument("--http", type=int, metavar="PORT", help="serve over HTTP on 127.0.0.1 instead of stdio")
     parser.add_argument("--tools", help="comma-separated names; all by default")
@@ -90,32 +84,92 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.workspace is None:
         parser.error("--workspace (or the environment variable AWORLD_WORKSPACE) is needed")
-    public = json.loads(options.episode.read_text()).get("public", {}) if options.episode else {}
     try:
         server = make_server(
-            EpisodeContext(options.workspace, public),
+            EpisodeContext(Path(options.workspace), _EpisodeFile(options.episode)),
             tools=options.tools.split(",") if options.tools else None,
             sandbox=options.sandbox,
             compact=options.compact,
         )
     except ConfigError as error:
         parser.error(str(error))
-    server.run("stdio")
+    if options.http is None:
+        server.run("stdio")
+    else:
+        import uvicorn
+
+        uvicorn.run(server.streamable_http_app(), host="127.0.0.1", port=options.http, log_level="warning")
 
 
-class _Limiter:
-    """A limit on threads, made in the loop that first needs it."""
+class _EpisodeFile(Mapping[str, Any]):
+    """The public facts in an episode file, as they are now: a server may be started before its episode."""
+
+    def __init__(self, path: str | Path | None):
+        self._path = path
+
+    def _facts(self) -> Mapping[str, Any]:
+        if self._path is None or not os.path.exists(self._path):
+            return {}
+        facts: Mapping[str, Any] = json.loads(Path(self._path).read_text(encoding="utf-8")).get("public", {})
+        return facts
+
+    def __getitem__(self, key: str) -> Any:
+        return self._facts()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._facts())
+
+    def __len__(self) -> int:
+        return len(self._facts())
+
+
+class _Threads:
+    """A session's limit on threads, made in the loop that first needs it."""
 
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None
 
-    def get(self) -> anyio.CapacityLimiter:
+    async def run(self, function: Callable[[], Reply]) -> Reply:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_THREADS)
-        return self._limiter
+        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._limiter)
 
 
-def _served(tool: ToolDef, limiter: _Limiter) -> Callable[..., Any]:
+@functools.cache
+def _prototypes(compact: bool) -> Mapping[str, Any]:
+    """The tools as ``mcp`` holds them, by name, over a workspace that is never touched."""
+    try:
+        from mcp.server.mcpserver.tools import Tool
+    except ImportError:  # mcp 1.x
+        from mcp.server.fastmcp.tools import Tool  # type: ignore[no-redef]
+
+    made = {}
+    for name, tool in build(ToolContext(Workspace(Path("/")), compact=compact)).items():
+        prototype = Tool.from_function(
+            _served(tool, _Threads()),
+            name=name,
+            description=(compact and tool.terse) or tool.description,
+            annotations=_annotations(tool),
+            structured_output=False,
+        )
+        made[name] = prototype.model_copy(update={"parameters": _lean(prototype.parameters)})
+    return made
+
+
+def _lean(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without titles, which only repeat names, and closed: a misspelt argument is an error."""
+    properties = {
+        name: {key: value for key, value in inner.items() if key != "title"}
+        for name, inner in schema["properties"].items()
+    }
+    return {
+        **{key: value for key, value in schema.items() if key != "title"},
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
     """The tool as a coroutine function that never blocks, never raises, and answers in MCP's terms."""
 
     async def call(**arguments: Any) -> Any:
@@ -123,9 +177,7 @@ def _served(tool: ToolDef, limiter: _Limiter) -> Callable[..., Any]:
         if tool.takes_cancel:
             arguments["_cancelled"] = cancelled
         try:
-            reply = await anyio.to_thread.run_sync(
-                functools.partial(tool.function, **arguments), abandon_on_cancel=True, limiter=limiter.get()
-            )
+            reply = await threads.run(functools.partial(tool.function, **arguments))
         except ToolFault as fault:
             return _result(str(fault), failed=True)
         except Exception as error:  # a bug of ours: the model is told, the log has the trace

@@ -59,7 +59,7 @@ def load(file: BinaryIO, path: str) -> Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own bound is lower
-            image = Image.open(file, formats=_FORMATS)
+            image: Image.Image = Image.open(file, formats=_FORMATS)
         if image.width * image.height > MAX_PIXELS:
             raise ToolFault(f"{path!r} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are taken")
         image.load()

@@ -147,7 +147,8 @@ def _find(page: Page, text: str) -> str:
     found = [match.start() for match in re.finditer(re.escape(text), page.text, re.IGNORECASE)]
     if not found:
         return f"{clip(text, 80)!r} does not occur in the page ({len(page.text):,} characters)."
-    out, end = [], -1
+    out: list[str] = []
+    end = -1
     for start in found:
         if start < end:  # already shown with the one before
             continue

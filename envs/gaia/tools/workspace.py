@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aworld_gym.errors import did_you_mean
+from envs.gaia.bubblewrap import MOUNT
 
-MOUNT = "/workspace"
-"""Where ``run_python`` sees the workspace; paths that start with it are understood by every tool."""
 MAX_FILE_BYTES = 64 << 20
 """Largest file that a tool reads or writes."""
 MAX_ENTRIES = 5000
