@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from aworld_gym.tokens.codec import ChatCodec
 from aworld_gym.tokens.errors import UnsupportedTemplateError
-from aworld_gym.tokens.formats import ERROR_KINDS, FORMATS, Parsed, ToolFormat, parse_text
+from aworld_gym.tokens.parsers import FORMATS, Parsed, parse_text
+from aworld_gym.tokens.pieces import ERROR_KINDS, ToolFormat
 from aworld_gym.tokens.trajectory import TokenTrajectory, TrajectoryBuilder
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aworld_gym.tokens.errors import UnsupportedTemplateError
-from aworld_gym.tokens.formats import FORMATS, parse_text
+from aworld_gym.tokens.parsers import FORMATS, parse_text
 from aworld_gym.types import Message
 
 if TYPE_CHECKING:
@@ -44,21 +44,22 @@ def check(codec: ChatCodec) -> None:
 def detect_format(codec: ChatCodec) -> str | None:
     """The first form that reads back a tool call as the template writes it; None if none does."""
     try:
-        ids = codec.encode_assistant(_call_turn(0, "I look.")), codec.encode_assistant(_call_turn(0))
+        text = _written_call(codec)
     except UnsupportedTemplateError:
-        try:
-            ids = (codec.encode_assistant({**_call_turn(0), "reasoning_content": "I think."}),)
-        except UnsupportedTemplateError:
-            return None
-    for name in FORMATS:
-        if all(_reads(codec, turn, name) for turn in ids[-1:]):
-            return name
-    return None
+        return None
+    return next((name for name in FORMATS if _reads(text, name, codec.opens_reasoning)), None)
 
 
-def _reads(codec: ChatCodec, ids: Sequence[int], name: str) -> bool:
-    text = codec.vocabulary.decode(ids[:-1])
-    message = parse_text(text, name, in_reasoning=codec.opens_reasoning, tools=_TOOLS).message
+def _written_call(codec: ChatCodec) -> str:
+    """How the template writes an assistant turn with one call, without the token that closes it."""
+    turn = _call_turn(0)
+    if codec.opens_reasoning:
+        turn["reasoning_content"] = "I look."
+    return codec.vocabulary.decode(codec.encode_assistant(turn)[:-1])
+
+
+def _reads(text: str, name: str, in_reasoning: bool) -> bool:
+    message = parse_text(text, name, in_reasoning=in_reasoning, tools=_TOOLS).message
     calls = [(c["function"]["name"], json.loads(c["function"]["arguments"])) for c in message.get("tool_calls", ())]
     return calls == [("find_row", _ARGUMENTS)] and not message.get("parse_errors")
 
@@ -118,7 +119,7 @@ def _check_injection(codec: ChatCodec) -> None:
 def _check_calls(codec: ChatCodec) -> None:
     if codec.tool_format is None:
         try:
-            written = repr(codec.vocabulary.decode(codec.encode_assistant(_call_turn(0)))[:160])
+            written = repr(_written_call(codec)[:160])
         except UnsupportedTemplateError as error:
             written = str(error)
         raise UnsupportedTemplateError(
@@ -127,10 +128,10 @@ def _check_calls(codec: ChatCodec) -> None:
         )
 
 
-def _call_turn(turn: int, content: str = "") -> Message:
+def _call_turn(turn: int) -> Message:
     function = {"name": "find_row", "arguments": dict(_ARGUMENTS)}
     call = {"id": _call_id(turn), "type": "function", "function": function}
-    return {"role": "assistant", "content": content, "tool_calls": [call]}
+    return {"role": "assistant", "content": "", "tool_calls": [call]}
 
 
 def _call_id(turn: int) -> str:

@@ -17,7 +17,8 @@ from typing import Any
 
 from aworld_gym.tokens.check import check, detect_format
 from aworld_gym.tokens.errors import UnsupportedTemplateError
-from aworld_gym.tokens.formats import END_THINK, THINK, Parsed, ToolFormat, Tools, find_format, parse_text
+from aworld_gym.tokens.parsers import END_THINK, THINK, Parsed, find_format, parse_text
+from aworld_gym.tokens.pieces import ToolFormat, Tools
 from aworld_gym.tokens.rendering import Rendered, Renderer, Watched, clean, clean_message, unseen
 from aworld_gym.tokens.vocabulary import Control, Vocabulary
 from aworld_gym.types import Message
@@ -27,10 +28,10 @@ logger = logging.getLogger(__name__)
 IMAGE_TEXT = "[an image, which this model cannot see]"
 """What stands in the place of an image part for a model that reads text only."""
 
-_STOPS = frozenset(
-    "<|im_end|> <|eot_id|> <|eom_id|> <|end_of_text|> <|observation|> <|call|> <|return|> <turn|> <end_of_turn>".split()
-)
-"""Tokens that end a turn wherever a template uses them."""
+_CLOSERS = frozenset("<|im_end|> <|eot_id|> <|observation|> <|call|> <|return|> <turn|> <end_of_turn>".split())
+"""Tokens that end a turn where the template uses them."""
+_ENDS = frozenset("<|endoftext|> <|end_of_text|> <|eom_id|> </s>".split())
+"""Tokens that end a text wherever they are in the vocabulary: generation configs list them beside the closing one."""
 
 _PINNED = {"date_string": "26 Jul 2024"}
 """Template arguments that would else come from the clock, with the templates' own defaults."""
@@ -51,7 +52,7 @@ class ChatCodec:
             id and the tokens with which the template closes an assistant turn.
         template: the chat template's source, instead of the tokenizer's own.
         template_kwargs: arguments for the template, such as ``enable_thinking=False``.
-        tool_format: how the model writes tool calls: a name in :data:`~aworld_gym.tokens.formats.FORMATS` or a
+        tool_format: how the model writes tool calls: a name in :data:`~aworld_gym.tokens.parsers.FORMATS` or a
             function. By default the form that reads back what the template writes.
         image_text: what stands for an image part in a message; None refuses images.
 
@@ -159,7 +160,7 @@ class ChatCodec:
         """Read a sampled turn. Never raises for what was sampled.
 
         The turn ends at the first stop id, decided by id: text that only spells a stop token is text. Other tags
-        (``<tool_call>``, ``<think>``) count however they were sampled, see :mod:`aworld_gym.tokens.formats`.
+        (``<tool_call>``, ``<think>``) count however they were sampled, see :mod:`aworld_gym.tokens.parsers`.
 
         Args:
             ids: the sampled ids, with or without the stop id.
@@ -201,8 +202,8 @@ class ChatCodec:
         if lost := unseen(rendered, needed):
             parts = {0: "content", 1: "reasoning_content"}
             raise UnsupportedTemplateError(
-                f"the chat template drops {parts.get(lost[0], 'the tool calls')} of an assistant message; leave it out, "
-                "or use a template that renders it"
+                f"the chat template drops {parts.get(lost[0], 'the tool calls')} of an assistant message; leave it "
+                "out, or use a template that renders it"
             )
         if not rendered.text.startswith(begin):
             raise UnsupportedTemplateError(
@@ -227,9 +228,7 @@ class ChatCodec:
 
     # ---- inside -------------------------------------------------------------------------------------------------
 
-    def _render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Tools | None = None, *, generate: bool
-    ) -> Rendered:
+    def _render(self, messages: Sequence[Mapping[str, Any]], tools: Tools | None = None, *, generate: bool) -> Rendered:
         return self._renderer.render(messages, tools, generate=generate)
 
     def _watched(self, message: Message, k: int) -> dict[str, Any]:
@@ -284,9 +283,10 @@ class ChatCodec:
         return next((c for c in rendered.controls if c.start >= at and c.id in self.stop_ids), None)
 
     def _find_stops(self) -> frozenset[int]:
-        """The end-of-sequence id, the known closing tokens in the template, and what closes a plain answer in it."""
+        """Ids that end a text, the known closing tokens in the template, and what closes a plain answer in it."""
         control = self.vocabulary.control
-        stops = {control[literal] for literal in _STOPS if literal in control and literal in self.template}
+        stops = {control[literal] for literal in _CLOSERS if literal in control and literal in self.template}
+        stops |= {control[literal] for literal in _ENDS if literal in control}
         eos = self.tokenizer.eos_token_id
         stops |= {int(eos)} if eos is not None else set()
         try:

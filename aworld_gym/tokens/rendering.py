@@ -51,12 +51,13 @@ class Rendered:
             parts.append(marked[last : match.start()])
             length += match.start() - last
             last = match.end()
-            if match.group() == _CUT:
-                self._cuts.append(length)
-            elif match.group() == _SINGLE:
+            mark = match.group()
+            if mark == _SINGLE:
                 self._singles.add(length)
-            else:
-                self.seen[ord(match.group()) - _WITNESS] = length
+                continue
+            self._cuts.append(length)
+            if mark != _CUT:
+                self.seen[ord(mark) - _WITNESS] = length
         parts.append(marked[last:])
         self.text = "".join(parts)
 
@@ -65,20 +66,19 @@ class Rendered:
         """The control strings that the template wrote, left to right."""
         found: list[Control] = []
         at = 0
-        while control := next(self._vocabulary.find(self.text, at), None):
+        while control := self._vocabulary.find(self.text, at):
             if self._is_data(control):
-                at = self.text.index(control.literal, control.start) + 1
+                at = control.at + 1
             else:
                 found.append(control)
                 at = control.end
         return found
 
     def _is_data(self, control: Control) -> bool:
-        start = self.text.index(control.literal, control.start)
         if len(control.literal) == 1:
-            return start in self._singles
-        k = bisect.bisect_right(self._cuts, start)
-        return k < len(self._cuts) and self._cuts[k] < start + len(control.literal)
+            return control.at in self._singles
+        k = bisect.bisect_right(self._cuts, control.at)
+        return k < len(self._cuts) and self._cuts[k] < control.at + len(control.literal)
 
     def ids(self, start: int = 0, end: int | None = None) -> list[int]:
         """Token ids of the text from ``start`` to ``end``, neither of them inside a control string."""
@@ -103,8 +103,9 @@ class Renderer:
         self._longest = max(map(len, literals), default=0)
         self._heads = {text[:k] for text in literals for k in range(1, len(text))}
         self._tails = {text[k:] for text in literals for k in range(1, len(text))}
-        self._first = "".join({text[0] for text in literals})
-        self._last = "".join({text[-1] for text in literals})
+        self._singles = frozenset(text.casefold() for text in literals if len(text) == 1)
+        self._first = frozenset(text[0] for text in literals)
+        self._last = frozenset(text[-1] for text in literals)
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, generate: bool
@@ -123,14 +124,18 @@ class Renderer:
         rendered = self._render(messages, tools, generate, frozenset(), short)
         written = {control.literal for control in rendered.controls}
         # A short text that is the inside of a control string may have become one between a template's brackets.
-        # Marking it shows whether it did; unless the template looks at it, which the text then shows.
-        suspects = [text for text in sorted(short) if any(text in literal[1:] for literal in written)]
-        known: set[str] = set()
-        for suspect in suspects:
-            trial = self._render(messages, tools, generate, frozenset(known | {suspect}), set())
+        # Marking it shows whether it did; unless the template looks at it, in which case its text changes.
+        suspects = frozenset(text for text in short if any(text in literal[1:-1] for literal in written))
+        if not suspects:
+            return rendered
+        trial = self._render(messages, tools, generate, suspects, set())
+        if trial.text == rendered.text:
+            return trial
+        known: frozenset[str] = frozenset()
+        for suspect in sorted(suspects):
+            trial = self._render(messages, tools, generate, known | {suspect}, set())
             if trial.text == rendered.text:
-                known.add(suspect)
-                rendered = trial
+                known, rendered = known | {suspect}, trial
         return rendered
 
     def _render(
@@ -157,21 +162,34 @@ class Renderer:
 
     def guard(self, text: str) -> str:
         """``text`` with a cut in every control string, and at its ends where they are parts of one."""
-        text = self.vocabulary.pattern.sub(
-            lambda m: m.group()[0] + _CUT + m.group()[1:] if len(m.group()) > 1 else _SINGLE + m.group(), text
-        )
+        text = self._cut_inside(str(text))
         body = text.strip()
         if not body:
             return text
         tail = body[-self._longest :]
-        if any(char in tail for char in self._first) and any(tail[k:] in self._heads for k in range(len(tail))):
+        if not self._first.isdisjoint(tail) and any(tail[k:] in self._heads for k in range(len(tail))):
             end = len(text.rstrip())
             text = text[:end] + _CUT + text[end:]
         head = body[: self._longest]
-        if any(char in head for char in self._last) and any(head[:k] in self._tails for k in range(1, len(head) + 1)):
+        if not self._last.isdisjoint(head) and any(head[:k] in self._tails for k in range(1, len(head) + 1)):
             start = len(text) - len(text.lstrip())
             text = text[:start] + _CUT + text[start:]
         return text
+
+    def _cut_inside(self, text: str) -> str:
+        """A cut after the first character of every control string, those included that overlap another."""
+        parts: list[str] = []
+        last = at = 0
+        while match := self.vocabulary.lookalikes.search(text, at):
+            at = match.start()
+            if text[at].casefold() in self._singles:
+                parts += (text[last:at], _SINGLE)
+                last = at
+            at += 1
+            if len(match.group()) > 1:
+                parts += (text[last:at], _CUT)
+                last = at
+        return "".join(parts) + text[last:]
 
     @property
     def longest(self) -> int:

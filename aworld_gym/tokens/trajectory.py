@@ -7,9 +7,9 @@ reach a trainer. A rewritten history (compaction, a sub-agent) starts a new traj
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import SupportsFloat, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,24 @@ class TokenTrajectory:
     """Aligned with ``turn_ends``: the reward of the env step that the turn's message was; finite."""
 
     def __post_init__(self) -> None:
+        n = len(self.response_ids)
         _require(len(self.prompt_ids) > 0, "prompt_ids must not be empty")
         for name in ("prompt_ids", "response_ids"):
-            for k, token in enumerate(getattr(self, name)):
-                _require(type(token) is int and token >= 0, f"{name}[{k}] must be an int of at least 0, got {token!r}")
-        n = len(self.response_ids)
-        _require(len(self.mask) == n, f"mask must have one entry per response id ({n}), got {len(self.mask)}")
-        for k, bit in enumerate(self.mask):
-            _require(type(bit) is int and bit in (0, 1), f"mask[{k}] must be 0 or 1, got {bit!r}")
+            _each(name, getattr(self, name), lambda i: type(i) is int and i >= 0, "an int of at least 0")
+        _length("mask", self.mask, n, "response id")
+        _each("mask", self.mask, lambda bit: type(bit) is int and bit in (0, 1), "0 or 1")
         _require(n == 0 or self.mask[0] == 1, "mask[0] must be 1: what comes before any sampled id is the prompt")
         ends = tuple(k for k in range(n) if self.mask[k] and (k + 1 == n or not self.mask[k + 1]))
-        _require(
-            self.turn_ends == ends,
-            f"turn_ends must be where the runs of ones in mask end: expected {ends}, got {self.turn_ends}",
-        )
-        count = len(self.turn_rewards)
-        _require(count == len(ends), f"turn_rewards must have one entry per turn ({len(ends)}), got {count}")
-        for k, reward in enumerate(self.turn_rewards):
-            _require(type(reward) is float and math.isfinite(reward), f"turn_rewards[{k}] must be a finite float, got {reward!r}")
+        if self.turn_ends != ends:
+            raise ValueError(f"turn_ends must be where runs of ones in mask end: expected {ends}, got {self.turn_ends}")
+        _length("turn_rewards", self.turn_rewards, len(ends), "turn")
+        _each("turn_rewards", self.turn_rewards, lambda r: type(r) is float and math.isfinite(r), "a finite float")
         if self.logprobs is not None:
-            self._check_logprobs(n, self.logprobs)
-
-    def _check_logprobs(self, n: int, logprobs: tuple[float, ...]) -> None:
-        _require(len(logprobs) == n, f"logprobs must have one entry per response id ({n}), got {len(logprobs)}")
-        for k, (bit, value) in enumerate(zip(self.mask, logprobs, strict=True)):
-            ok = type(value) is float and (-math.inf < value <= _ROUNDING if bit else value == 0.0)
-            expected = "a finite float of at most 0" if bit else "0.0, as the id was not sampled"
-            _require(ok, f"logprobs[{k}] must be {expected}, got {value!r}")
+            _length("logprobs", self.logprobs, n, "response id")
+            _each("logprobs", self.logprobs, lambda p: type(p) is float and -math.inf < p <= _ROUNDING, _LOGPROB)
+            for k, (bit, value) in enumerate(zip(self.mask, self.logprobs, strict=True)):
+                if not bit and value != 0.0:
+                    raise ValueError(f"logprobs[{k}] must be 0.0, as the id was not sampled, got {value!r}")
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -96,7 +87,7 @@ class TokenTrajectory:
 
 
 class TrajectoryBuilder:
-    """Builds a :class:`TokenTrajectory` in the order of events: ``prompt``, then ``sampled``, ``reward``, ``appended``, ...
+    """Builds a :class:`TokenTrajectory` in the order of events: ``prompt``, ``sampled``, ``reward``, ``appended``, ...
 
     Example:
         >>> builder = TrajectoryBuilder()
@@ -131,7 +122,7 @@ class TrajectoryBuilder:
         values = None if logprobs is None else [float(value) for value in logprobs]
         if not self._ends:
             self._logprobs = None if values is None else []
-        _require((values is None) == (self._logprobs is None), "log-probabilities must be given for every turn or for none")
+        _require((values is None) == (self._logprobs is None), "log-probabilities: for every turn or for none")
         if values is not None and self._logprobs is not None:
             _require(len(values) == len(turn), f"expected {len(turn)} log-probabilities, got {len(values)}")
             self._logprobs += values
@@ -185,6 +176,9 @@ _ROUNDING = 1e-4
 """How far above 0 a sampler's rounding may put a log-probability."""
 
 
+_LOGPROB = "a finite float of at most 0"
+
+
 def _ints(ids: Iterable[SupportsIndex]) -> tuple[int, ...]:
     return tuple(i.__index__() for i in ids)
 
@@ -194,3 +188,13 @@ def _require(condition: bool, message: str) -> None:
         raise ValueError(message)
 
 
+def _length(name: str, values: Sequence[Any], expected: int, unit: str) -> None:
+    if not isinstance(values, tuple) or len(values) != expected:
+        got = f"{len(values)}" if isinstance(values, tuple) else type(values).__name__
+        raise ValueError(f"{name} must be a tuple with one entry per {unit} ({expected}), got {got}")
+
+
+def _each(name: str, values: Sequence[Any], valid: Callable[[Any], bool], expected: str) -> None:
+    for k, value in enumerate(values):
+        if not valid(value):
+            raise ValueError(f"{name}[{k}] must be {expected}, got {value!r}")

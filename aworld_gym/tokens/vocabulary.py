@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aworld_gym.tokens.errors import UnsupportedTemplateError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Control:
     """A control string found in a text."""
 
     start: int
     end: int
-    """Half-open range of characters, the white space included that the token swallows."""
+    """Half-open range of characters, the white space included that the token swallows (lstrip, rstrip)."""
+    at: int
+    """Where the literal itself begins."""
     literal: str
     id: int
 
@@ -56,8 +58,9 @@ class Vocabulary:
         self.control: dict[str, int] = {t.content: i for i, t in added.items() if t.content in self._flags}
         """Control string to id."""
         self.control_ids = frozenset(self.control.values())
-        self.pattern = re.compile(_trie(self.control))
-        """Matches the longest control string at a position."""
+        self._pattern = re.compile(_trie(self.control))
+        self.lookalikes = re.compile(_trie(self.control), re.IGNORECASE)
+        """Matches what may become a control string, by a template's change of case too."""
         self._ordinary = [(t, i) for i, t in added.items() if t.content not in self._flags]
         self._plain: list[_Plain] = []
         self._lock = threading.Lock()
@@ -67,23 +70,23 @@ class Vocabulary:
         stops = {tokenizer.eos_token_id, tokenizer.bos_token_id} & self.control_ids
         self._forbidden |= stops  # an unknown character must not end a turn either
 
-    def find(self, text: str, start: int = 0) -> Iterator[Control]:
-        """The control strings in ``text``, left to right, as a tokenizer would match them."""
+    def find(self, text: str, start: int) -> Control | None:
+        """The first control string in ``text`` at or after ``start``, the longest there, as a tokenizer matches."""
         at = start
-        while match := self.pattern.search(text, at):
+        while match := self._pattern.search(text, at):
             begin, end, literal = match.start(), match.end(), match.group()
             flags = self._flags[literal]
             if flags.single_word and (_is_word(text[begin - 1 : begin]) or _is_word(text[end : end + 1])):
                 at = begin + 1
                 continue
             if flags.lstrip:
-                while begin > at and text[begin - 1].isspace():
+                while begin > start and text[begin - 1].isspace():
                     begin -= 1
             if flags.rstrip:
                 while end < len(text) and text[end].isspace():
                     end += 1
-            yield Control(begin, end, literal, self.control[literal])
-            at = end
+            return Control(begin, end, match.start(), literal, self.control[literal])
+        return None
 
     def text_ids(self, text: str, *, mid: bool) -> list[int]:
         """Ids of plain text: never a control id.
