@@ -1,18 +1,19 @@
 """``search``, ``open_page``, ``find_in_page``: the local web, indexed with SQLite's FTS5 once per process.
 
-The corpus is named by ``Task.public["corpus"]`` and made by :func:`envs.gaia.world.pages`. Ranking is BM25 with
-titles weighted, ties broken by position in the corpus, so that results are the same everywhere.
+The corpus is named by ``Task.public["corpus"]`` and made by :func:`envs.gaia.world.pages`. Pages whose title is
+asked for come first, then BM25 with titles weighted, ties broken by position in the corpus: the same everywhere.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Protocol
 
 from pydantic import Field
@@ -51,6 +52,9 @@ class Index:
 
     def __init__(self, pages: Mapping[str, Page]):
         self.pages = pages
+        self._titles: dict[tuple[str, ...], list[str]] = {}
+        for url, page in pages.items():
+            self._titles.setdefault(tuple(_words(page.title)), []).append(url)
         self._lock = threading.Lock()
         self._db = sqlite3.connect(":memory:", check_same_thread=False)
         self._db.execute(
@@ -60,25 +64,47 @@ class Index:
         self._db.executemany("insert into pages values (?, ?, ?)", rows)
 
     def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
-        """The best pages as (url, title, snippet): those with all words, then those with some."""
-        words = list(dict.fromkeys(re.findall(r"\w+", query.lower())))[:MAX_WORDS]
+        """The best pages as (url, title, snippet): those whose title is asked for, those with all words, with some."""
+        words = _words(query)[:MAX_WORDS]
         if not words:
             return []
-        quoted = [f'"{word}"' for word in words]
-        hits = self._match(" AND ".join(quoted), limit)
-        if len(hits) < limit and len(words) > 1:
-            seen = {url for url, _, _ in hits}
-            more = self._match(" OR ".join(quoted), limit + len(hits))
-            hits += [hit for hit in more if hit[0] not in seen][: limit - len(hits)]
-        return hits
+        found = dict.fromkeys(self._titled(words))
+        quoted = [f'"{word}"' for word in dict.fromkeys(words)]
+        for operator in (" AND ", " OR "):
+            if len(found) < limit:
+                found |= dict.fromkeys(self._match(operator.join(quoted), limit + len(found)))
+        return [(url, self.pages[url].title, _snippet(self.pages[url].text, words)) for url in list(found)[:limit]]
 
-    def _match(self, expression: str, limit: int) -> list[tuple[str, str, str]]:
-        statement = (
-            "select url, title, snippet(pages, 2, '', '', '…', 24) from pages where pages match ? "
-            "order by bm25(pages, 0.0, 5.0, 1.0), rowid limit ?"
-        )
+    def _titled(self, words: list[str]) -> list[str]:
+        """Pages whose whole title stands in the query, longer titles first."""
+        spans = [(i, j) for i in range(len(words)) for j in range(i + 1, len(words) + 1)]
+        spans.sort(key=lambda span: (span[0] - span[1], span))
+        return [url for i, j in spans for url in self._titles.get(tuple(words[i:j]), ())]
+
+    def _match(self, expression: str, limit: int) -> list[str]:
+        statement = "select url from pages where pages match ? order by bm25(pages, 0.0, 5.0, 1.0), rowid limit ?"
         with self._lock:
-            return self._db.execute(statement, (expression, limit)).fetchall()
+            return [url for (url,) in self._db.execute(statement, (expression, limit))]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _snippet(text: str, words: list[str]) -> str:
+    """The stretch of the text where the most different words of the query stand close together."""
+    lower = text.lower()
+    places = [(m.start(), w) for w in dict.fromkeys(words) for m in itertools.islice(_find_word(w, lower), 50)]
+    start = 0
+    if places:
+        near = [len({w for at, w in places if begin <= at < begin + SNIPPET_CHARS}) for begin, _ in places]
+        start = max(0, min(place[0] for place, n in zip(places, near, strict=True) if n == max(near)) - 20)
+    piece = _one_line(text[start : start + SNIPPET_CHARS])
+    return f"{'…' if start else ''}{piece}{'…' if start + SNIPPET_CHARS < len(text) else ''}"
+
+
+def _find_word(word: str, text: str) -> Iterator[re.Match[str]]:
+    return re.finditer(rf"\b{re.escape(word)}", text)
 
 
 _indexes: OrderedDict[tuple[int, str], Index] = OrderedDict()
@@ -116,7 +142,7 @@ def tools(context: ToolContext) -> list[ToolDef]:
         hits = index().search(query, limit)
         if not hits:
             return "No page matches. Try fewer or other words."
-        return "\n".join(f"{url} | {title} | {_one_line(snippet)}" for url, title, snippet in hits)
+        return "\n".join(f"{url} | {title} | {snippet}" for url, title, snippet in hits)
 
     def open_page(
         url: Annotated[str, Field(description="As search gives it.")], page: Annotated[int, Field(ge=1)] = 1
