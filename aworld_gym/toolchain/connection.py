@@ -42,7 +42,7 @@ class Connection:
         tools: the server's tool list, as JSON, never empty.
         dead: why the session cannot be used any more, or None.
         clean: no call of it timed out or was given up, so nothing can still be running in it.
-        touched: a call that may have changed something has been sent.
+        changes: calls sent that may have changed something (counted by its user).
     """
 
     def __init__(self, config: ServerConfig, episode: Episode | None):
@@ -51,7 +51,7 @@ class Connection:
         self._episode = episode or self._own_episode
         self.tools: list[dict[str, Any]] = []
         self.dead: InfraError | None = None
-        self.clean, self.touched = True, False
+        self.clean, self.changes = True, 0
         self._kill = False
         self._process: ServerProcess | None = None
         self._session: Any = None
@@ -160,7 +160,7 @@ class Connection:
         counted = False
         try:
             async with self._connect() as session:
-                self.tools = _checked_tools(await compat.list_tools(session), self.config.name)
+                self.tools = await self._list(session)
                 self._session = session
                 counters.connections_opened += 1
                 counted = True
@@ -188,6 +188,23 @@ class Connection:
             self._session = None
             if self._own_episode is not None:
                 self._own_episode.remove()
+
+    async def _list(self, session: Any) -> list[dict[str, Any]]:
+        """The tools of a session that opens."""
+        try:
+            tools = await compat.list_tools(session)
+        except Exception as error:
+            if self._meaning(error) is not None:
+                raise
+            text = f"it did not list its tools: {describe(error)}"
+            raise InfraError("tools_unavailable", text, server=self.config.name) from error
+        for tool in tools:
+            if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+                text = f"it lists a tool without a name: {tool!r:.200}"
+                raise InfraError("server_protocol", text, server=self.config.name)
+        if not tools:
+            raise InfraError("tools_unavailable", "its tool list is empty", server=self.config.name)
+        return tools
 
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[Any]:
@@ -304,15 +321,6 @@ def _checked(result: Any) -> dict[str, Any]:
         text = "the tool asks for further input from a user, which cannot be given here"
         return {"content": [{"type": "text", "text": text}], "isError": True}
     return result
-
-
-def _checked_tools(tools: list[Any], server: str) -> list[dict[str, Any]]:
-    for tool in tools:
-        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
-            raise InfraError("server_protocol", f"it lists a tool without a name: {tool!r:.200}", server=server)
-    if not tools:
-        raise InfraError("tools_unavailable", "its tool list is empty", server=server)
-    return tools
 
 
 def _resolve(path: str, server: str) -> Any:

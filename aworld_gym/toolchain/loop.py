@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 SHUTDOWN_TIMEOUT_S = 15.0
 """Seconds the shutdown callbacks may take together."""
+SETTLE_S = 10.0
+"""Seconds that a cancelled call waits for what it cancelled to end."""
 _POLL_S = 5.0  # how often a waiting thread looks whether the loop thread still lives
 
 
@@ -66,7 +68,49 @@ def on_loop() -> bool:
     return here is not None and here.pid == os.getpid() and threading.get_ident() == here.thread.ident
 
 
-def submit(coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+class Job(concurrent.futures.Future[T]):
+    """A coroutine on the background loop. It is done only when the coroutine has ended, cancelled ones included.
+
+    ``concurrent.futures.Future`` alone counts as done the moment it is cancelled, while the coroutine still runs
+    its clean-up; whoever went on then would meet it half-way.
+    """
+
+    def __init__(self, coro: Coroutine[Any, Any, T], on: asyncio.AbstractEventLoop):
+        super().__init__()
+        self._coro, self._on = coro, on
+        self._task: asyncio.Task[T] | None = None
+        on.call_soon_threadsafe(self._begin)
+
+    def cancel(self) -> bool:
+        """Ask the coroutine to end; wait for the job to know that it has."""
+        if super().cancel():  # it had not begun
+            return True
+        if self.done():
+            return False
+        self._on.call_soon_threadsafe(self._stop)  # there the task exists, whatever this thread saw
+        return True
+
+    def _begin(self) -> None:
+        if not self.set_running_or_notify_cancel():
+            self._coro.close()
+            return
+        self._task = self._on.create_task(self._coro)
+        self._task.add_done_callback(self._ended)
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.set_exception(concurrent.futures.CancelledError())
+        elif (error := task.exception()) is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(task.result())
+
+
+def submit(coro: Coroutine[Any, Any, T]) -> Job[T]:
     """Start ``coro`` on the background loop, from any thread.
 
     Cancelling the returned future cancels the task.
@@ -75,7 +119,7 @@ def submit(coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         RuntimeError: the interpreter is shutting down.
     """
     try:
-        return asyncio.run_coroutine_threadsafe(coro, _running().loop)
+        return Job(coro, _running().loop)
     except BaseException:
         coro.close()
         raise
@@ -109,15 +153,34 @@ def run(coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"no result within {timeout} s")
     except BaseException:
-        future.cancel()
+        if future.cancel():
+            concurrent.futures.wait((future,), timeout=SETTLE_S)
         raise
 
 
 async def call(coro: Coroutine[Any, Any, T]) -> T:
-    """Await ``coro``, run on the background loop, from any event loop. Cancellation is passed on."""
+    """Await ``coro``, run on the background loop, from any event loop.
+
+    Cancellation is passed on, and takes effect here once ``coro`` has ended.
+    """
     if on_loop():
         return await coro
-    return await asyncio.wrap_future(submit(coro))
+    job = submit(coro)
+    try:
+        return await asyncio.wrap_future(job)
+    except asyncio.CancelledError:
+        if not job.done():
+            # A future of its own: the one above is cancelled already, this one only watches.
+            ended = asyncio.get_running_loop().create_future()
+            watcher = asyncio.get_running_loop()
+            job.add_done_callback(lambda _: watcher.call_soon_threadsafe(_release, ended))
+            await asyncio.wait((ended,), timeout=SETTLE_S)
+        raise
+
+
+def _release(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 def at_shutdown(callback: Callable[[], Awaitable[None]]) -> None:

@@ -119,8 +119,14 @@ class Pool:
         self._depth = max((config.pool for config in configs), default=0)
         self._timeout = timeout
         self._ready: list[Bundle] = []
-        self._working: set[asyncio.Task[None]] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()  # never cancelled: they hold what must be closed
         self._closed = False
+
+    @property
+    def reuses(self) -> bool:
+        """Whether any of the servers can be reset."""
+        return any(config.reset_tool for config in self._configs.values())
 
     def take(self) -> Bundle | None:
         """A bundle that is ready, if there is one; others are begun in its place."""
@@ -128,62 +134,51 @@ class Pool:
         while self._ready and taken is None:
             bundle = self._ready.pop(0)
             if any(connection.dead is not None for connection in bundle.connections.values()):
-                self._spawn(bundle.aclose())
+                _keep(self._ending, bundle.aclose())
             else:
                 taken = bundle
-        self.fill()
+        while len(self._ready) + len(self._starting) + len(self._ending) < self._depth:
+            _keep(self._starting, self._start_one())
         return taken
-
-    def fill(self) -> None:
-        """Begin to start what is missing."""
-        while not self._closed and len(self._ready) + len(self._working) < self._depth:
-            self._spawn(self._start(Bundle(Episode())))
 
     def give_back(self, bundle: Bundle) -> None:
         """Take a used bundle: reset in the background and kept if it proves clean, else closed."""
-        self._spawn(self._recycle(bundle))
-
-    @property
-    def reuses(self) -> bool:
-        """Whether any of the servers can be reset."""
-        return any(config.reset_tool for config in self._configs.values())
+        _keep(self._ending, self._recycle(bundle))
 
     async def aclose(self) -> None:
         """Close all bundles."""
         self._closed = True
-        for task in self._working:
+        for task in self._starting:
             task.cancel()
-        await asyncio.gather(*self._working, return_exceptions=True)
+        await asyncio.gather(*self._starting, *self._ending, return_exceptions=True)
         ready, self._ready = self._ready, []
         await asyncio.gather(*(bundle.aclose() for bundle in ready))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+    async def _start_one(self) -> None:
+        await self._complete(Bundle(Episode()))
 
-    async def _start(self, bundle: Bundle) -> None:
+    async def _complete(self, bundle: Bundle) -> None:
+        """Start what a bundle lacks, and keep it."""
         missing = [config for name, config in self._configs.items() if name not in bundle.connections]
+        kept = False
         try:
-            opened = await open_all({c.name: Connection.open(c, bundle.episode, self._timeout) for c in missing})
-        except BaseException as error:
-            await bundle.aclose()
-            if not isinstance(error, AWorldGymError):
-                raise
-            logger.warning("a session could not be started ahead: %s", error)  # the next episode will try, and say so
-            return
-        bundle.connections |= opened
-        if self._closed or len(self._ready) >= self._depth:
-            await bundle.aclose()
-        else:
-            self._ready.append(bundle)
+            opening = {config.name: Connection.open(config, bundle.episode, self._timeout) for config in missing}
+            bundle.connections |= await open_all(opening)
+            kept = not self._closed and len(self._ready) < self._depth
+        except AWorldGymError as error:  # the next episode will try, and say so
+            logger.warning("a session could not be started ahead: %s", error)
+        finally:
+            if kept:
+                self._ready.append(bundle)
+            else:
+                await bundle.aclose()
 
     async def _recycle(self, bundle: Bundle) -> None:
         try:
-            unclean = [
-                name for name, c in bundle.connections.items() if not (c.config.reset_tool and c.clean and not c.dead)
-            ]
-            await close_all([bundle.connections.pop(name) for name in unclean])
+            for name, connection in list(bundle.connections.items()):
+                usable = connection.config.reset_tool and connection.clean and not connection.dead and not self._closed
+                if not usable:
+                    await bundle.connections.pop(name).aclose(kill=connection.dead is not None)
             bundle.episode.clear()
             for name, connection in list(bundle.connections.items()):
                 if not await _reset(connection, self._timeout):
@@ -191,10 +186,16 @@ class Pool:
         except BaseException:
             await bundle.aclose()
             raise
-        if bundle.connections and not self._closed:
-            await self._start(bundle)
+        if bundle.connections:
+            await self._complete(bundle)
         else:
             await bundle.aclose()
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
 
 
 async def _reset(connection: Connection, timeout: float) -> bool:
@@ -207,7 +208,7 @@ async def _reset(connection: Connection, timeout: float) -> bool:
     except (AWorldGymError, CallTimeout, ValueError) as error:
         logger.warning("server %r: not reused: %s", connection.config.name, error or "its reset timed out")
         return False
-    connection.touched = False
+    connection.changes = 0
     return True
 
 

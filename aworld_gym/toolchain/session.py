@@ -83,7 +83,7 @@ class Lease:
     @property
     def replaceable(self) -> bool:
         """Whether a new session is as good: the server is stateless, or was not asked to change anything yet."""
-        return self.shared or not self.connection.touched
+        return self.shared or not self.connection.changes
 
 
 class ToolSession:
@@ -175,28 +175,30 @@ class ToolSession:
             counters.closed += 1
 
     async def _send(self, route: Route, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Call, and call again where that is certainly harmless, within the one deadline of a call."""
         if self._closing is not None:
             raise InfraError("session_lost", "the tool session is closed", server=route.server, delivered=False)
         lease = self._leases[route.server]
+        changes = 0 if route.read_only else 1
+        left = self._limits.call_timeout_s
         for pause in (*BACKOFF_S, None):
             connection = await lease.get()
+            started = time.monotonic()
+            connection.changes += changes  # sent, until the opposite is certain
             try:
-                result = await connection.call(route.tool, arguments, self._limits.call_timeout_s)
+                return await connection.call(route.tool, arguments, left)
             except CallTimeout:
-                connection.touched |= not route.read_only
                 raise CallTimeout(await self._after_timeout(route, lease, connection)) from None
             except InfraError as error:
-                # the state in which a lost call has left the server is unknown, unless it cannot have changed any
-                repeat = error.delivered is False or (route.repeatable and lease.replaceable)
-                connection.touched |= not (error.delivered is False or route.read_only)
-                if not repeat or pause is None:
+                harmless = route.repeatable and (lease.shared or connection.changes == changes)
+                if error.delivered is False or harmless:
+                    connection.changes -= changes
+                left -= time.monotonic() - started + (pause or 0.0)
+                if not (error.delivered is False or harmless) or pause is None or left <= 0:
                     raise
                 logger.info("calling %r of server %r again: %s", route.tool, route.server, error)
                 counters.retries += 1
                 await asyncio.sleep(pause)
-            else:
-                connection.touched |= not route.read_only
-                return result
         raise AssertionError("unreachable")
 
     async def _after_timeout(self, route: Route, lease: Lease, connection: Connection) -> str:
@@ -206,7 +208,7 @@ class ToolSession:
             return text + "."
         hung = InfraError("session_timeout", "it stopped answering", server=route.server)
         connection.lost(hung)
-        connection.touched = False  # the model is told, so a new session may take its place
+        connection.changes = 0  # the model is told, so a new session may take its place
         if lease.shared:
             return text + "."
         return text + ", and its server restarted: files are kept, anything it held in memory is lost."

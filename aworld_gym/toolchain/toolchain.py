@@ -50,6 +50,11 @@ class Toolchain:
         self.tools = None if tools is None else tuple(tools)
         self._runtime: _Runtime | None = None
 
+    @property
+    def opened(self) -> bool:
+        """Whether it may hold sessions in this process, so that ``aclose`` has something to do."""
+        return self._runtime is not None and self._runtime.pid == os.getpid()
+
     async def open(self, public: Mapping[str, Any] | None = None) -> ToolSession:
         """Open one episode's tool session, with an empty workspace. Runs on the background loop.
 
@@ -62,9 +67,10 @@ class Toolchain:
         """
         if not loop.on_loop():
             raise RuntimeError("Toolchain.open() runs on the background loop; use `await loop.call(toolchain.open())`")
-        if self._runtime is None or self._runtime.pid != os.getpid():
+        if not self.opened:
             self._runtime = _Runtime(self.config, self.limits, self.tools)
             weakref.finalize(self, _abandon, self._runtime).atexit = False
+        assert self._runtime is not None
         grant = await self._runtime.grant(public or {})
         return ToolSession(grant.table, grant.leases, grant.episode, self.limits, grant.release, owner=self)
 

@@ -63,7 +63,32 @@ def make(context=None, *, name="basic"):
     return server
 
 
+def serve_http(port, kind):
+    """Serve over HTTP on the loopback interface; prints the port when it listens."""
+    import socket
+
+    import uvicorn
+
+    from aworld_gym.toolchain import compat
+
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    sock.listen(512)
+    server = make()
+    if kind == "old-sse":
+        app = server.sse_app()
+    elif compat.api().v2:
+        app = server.streamable_http_app(json_response=kind == "json")
+    else:
+        server.settings.json_response = kind == "json"
+        app = server.streamable_http_app()
+    print(sock.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)).run(sockets=[sock])
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] == "http":
-        print("unused", file=sys.stderr)
-    make().run("stdio")
+    if "--port" in sys.argv:
+        serve_http(int(sys.argv[-1]), sys.argv[1])
+    else:
+        make().run("stdio")
