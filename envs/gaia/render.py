@@ -44,6 +44,10 @@ COLOURS: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 """The colours that pictures use, by their CSS names and values."""
 CELL_PX = 24
 """Width and height of a grid's cell, in pixels."""
+BAR_PX = 30
+"""Width of a chart's bar, in pixels."""
+BAR_GAP_PX = 20
+"""Between two bars, and around all of them."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar chart on white: (colour, height in pixels), from left to right. Bars are 30 pixels wide, 20 apart."""
+    """A bar chart on white: (colour, height in pixels), from left to right."""
 
     bars: tuple[tuple[str, int], ...]
 
@@ -257,12 +261,13 @@ def _grid(grid: Grid) -> bytes:
 def _bars(chart: Bars) -> bytes:
     from PIL import Image, ImageDraw
 
-    step, margin, floor = 50, 20, 20 + max(height for _, height in chart.bars)
-    image = Image.new("RGB", (margin + step * len(chart.bars), floor + margin), COLOURS["white"])
+    floor = BAR_GAP_PX + max(height for _, height in chart.bars)
+    width = BAR_GAP_PX + (BAR_PX + BAR_GAP_PX) * len(chart.bars)
+    image = Image.new("RGB", (width, floor + BAR_GAP_PX), COLOURS["white"])
     draw = ImageDraw.Draw(image)
     for i, (colour, height) in enumerate(chart.bars):
-        left = margin + i * step
-        draw.rectangle((left, floor - height, left + 29, floor - 1), fill=COLOURS[colour])
+        left = BAR_GAP_PX + i * (BAR_PX + BAR_GAP_PX)
+        draw.rectangle((left, floor - height, left + BAR_PX - 1, floor - 1), fill=COLOURS[colour])
     return _png(image)
 
 

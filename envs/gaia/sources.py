@@ -85,7 +85,8 @@ class Tiles:
 
     def described(self, *colours: str) -> PlanStep:
         """The description, which shows how many tiles of these colours there are."""
-        return PlanStep("describe_image", {"path": self.file}, tuple(f"{c} {self.counts[c]}" for c in colours))
+        shows = tuple(f"{colour} {self.counts[colour]}" for colour in colours)
+        return PlanStep("describe_image", {"path": self.file}, shows)
 
 
 def tiles(draft: Draft, stems: Sequence[str]) -> Tiles:

@@ -18,6 +18,7 @@ import numpy as np
 
 from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
 from aworld_gym.types import Score, Task
+from envs.gaia import scorers
 from envs.gaia.render import render
 from envs.gaia.splits import SPLITS, check_split, world_seeds
 from envs.gaia.templates import Template, templates
@@ -117,8 +118,6 @@ class GaiaTasks:
 
     def score(self, task: Task, answer: str | None) -> Score | None:
         """The strict scorer's verdict."""
-        from envs.gaia import scorers
-
         if answer is None:
             return Score(0.0, "no answer was submitted")
         return scorers.score(task.answer, answer)

@@ -81,8 +81,9 @@ def chart_csv_web(draft: Draft) -> Question:
     )
     high = draft.rng.random() < 0.5
     chosen = colours[heights.index(max(heights) if high else min(heights))]
+    shows = tuple(f"{colour}: height {height} px" for colour, height in zip(colours, heights, strict=True))
     steps = (
-        PlanStep("describe_image", {"path": chart}, (chosen,)),
+        PlanStep("describe_image", {"path": chart}, shows),
         PlanStep("read_table", {"path": legend}, (f"{chosen},{names[chosen]}",)),
     )
     superlative = draft.say("highest", "tallest") if high else draft.say("lowest", "shortest")
