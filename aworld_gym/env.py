@@ -67,7 +67,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         >>> env.close()
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,8 @@ from gymnasium.utils import RecordConstructorArgs
 from aworld_gym.errors import ActionError
 from aworld_gym.imports import load
 from aworld_gym.spaces import UnicodeText
-from aworld_gym.tokens.parsers import PARSERS
+from aworld_gym.tokens import FORMATS, parse_text
+from aworld_gym.types import Message
 from aworld_gym.wrappers.base import ToolWrapper
 
 
@@ -23,8 +25,8 @@ class RawTextAction(ToolWrapper, RecordConstructorArgs):
 
     Args:
         env: the env to wrap.
-        parser: a tool-call format (one of :data:`~aworld_gym.tokens.parsers.PARSERS`) or the import path of a
-            function ``text -> assistant message``.
+        parser: a tool-call format (one of :data:`~aworld_gym.tokens.FORMATS`) or the import path of a function
+            ``text -> assistant message``.
 
     Raises:
         ConfigError: no such parser. ActionError: at a step, where the action is not a string.
@@ -44,7 +46,7 @@ class RawTextAction(ToolWrapper, RecordConstructorArgs):
     def __init__(self, env: gym.Env, parser: str = "hermes"):
         RecordConstructorArgs.__init__(self, parser=parser)
         gym.Wrapper.__init__(self, env)
-        self._parse = load(parser, PARSERS)
+        self._parse = partial(_parse, parser) if parser in FORMATS else load(parser, FORMATS)
         self.action_space = UnicodeText()
 
     def on_action(self, action: Any) -> Any:
@@ -52,3 +54,7 @@ class RawTextAction(ToolWrapper, RecordConstructorArgs):
         if not isinstance(action, str):
             raise ActionError(f"expected the model's text as a string, got {type(action).__name__}")
         return self._parse(action)
+
+
+def _parse(tool_format: str, text: str) -> Message:
+    return parse_text(text, tool_format).message

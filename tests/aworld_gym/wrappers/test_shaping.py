@@ -59,17 +59,7 @@ def shaped(fn, *actions, **kwargs):
     [
         ("step_penalty", {"amount": 0.1}, [ECHO, BAD, SUBMIT], [-0.1, -0.1, -0.1]),
         ("tool_error_penalty", {"amount": 0.5}, [ECHO, calling(("nope", {}), ("fail", {"message": "x"}))], [0, -1.0]),
-        (
-            "repeated_call_penalty",
-            (
-                "repeated_call_penalty",
-                {"amount": 1.0},
-                [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)],
-                [0, 0, -1, -2],
-            ),
-            [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)],
-            [0, 0, -0.5, -1.0],
-        ),
+        ("repeated_call_penalty", {"amount": 1.0}, [ECHO, ADD, ECHO, calling(*[("count", {})] * 3)], [0, 0, -1, -2]),
         ("valid_call_bonus", {"amount": 0.1}, [BAD, ECHO, ADD], [0, 0.1, 0]),
         ("valid_call_bonus", {"amount": 0.1, "times": None}, [ECHO, BAD, ADD], [0.1, 0, 0.1]),
         ("valid_call_bonus", {"amount": 0.1}, [{"role": "assistant", "content": "no call"}], [0]),
