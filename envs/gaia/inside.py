@@ -4,9 +4,14 @@ Arguments: the program's file, the name it shows, 1 to print the value of a last
 as ``RLIMIT_X=value,...``. Only built-in modules are imported, because this is most of what a short run costs.
 """
 
+import _sitebuiltins
+import builtins
 import resource
 import sys
 
+# Without the site module, which looks for packages where there are none, two things are missing that people use.
+for _exit in ("exit", "quit"):
+    setattr(builtins, _exit, _sitebuiltins.Quitter(_exit, "Ctrl-D (i.e. EOF)"))
 _path, _shown, _echo, _directory, _limits = sys.argv[1:]
 for _pair in _limits.split(","):
     _name, _value = _pair.split("=")

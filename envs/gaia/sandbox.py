@@ -27,6 +27,7 @@ from typing import BinaryIO
 
 from envs.gaia import bubblewrap, seccomp
 from envs.gaia.bubblewrap import CODE, MOUNT
+from envs.gaia.processes import files_of, kill_tree, remove_new, threads_of, wait_gone
 
 MODES = ("auto", "none")
 _ADVICE = (
@@ -218,9 +219,9 @@ class _Job:
                 process = self._start(argv, fds)
             finally:
                 os.close(status_end)
-            output, stopped = self._watched(process)
+            output, stopped = self._watched(process, waits_for_children=True)
             facts = _status(status)
-        _wait_gone(facts.get("child-pid"))
+        wait_gone(facts.get("child-pid"))
         if stopped:
             return Run(output, None, stopped)
         if "exit-code" not in facts:  # bubblewrap itself gave up, and said why
@@ -247,7 +248,7 @@ class _Job:
         }
         if confined:  # outside a user namespace this limit counts all the user's processes
             limits["RLIMIT_NPROC"] = self.rules.threads
-        flags = ["-s", "-B", "-P", "-u", "-X", "utf8", "-c", _inside()]
+        flags = ["-S", "-s", "-B", "-P", "-u", "-X", "utf8", "-c", _inside()]
         listed = ",".join(f"{name}={value}" for name, value in limits.items())
         return [*flags, path, self.name, str(int(self.echo)), directory, listed]
 
@@ -263,18 +264,20 @@ class _Job:
             start_new_session=True,
         )
 
-    def _watched(self, process: subprocess.Popen[bytes]) -> tuple[str, str | None]:
+    def _watched(self, process: subprocess.Popen[bytes], *, waits_for_children: bool = False) -> tuple[str, str | None]:
         """Output, and the limit it was stopped for, once the program has ended or broken a rule."""
         output = _Output(self.rules.shown_bytes)
         before = files_of(self.workspace)
         try:
             stopped = self._until_end(process, output, before)
         finally:
-            _kill(process)
+            kill_tree(process, waits_for_children=waits_for_children)
             assert process.stdout is not None
             process.stdout.close()
         if stopped is _FULL:
-            _remove_new(self.workspace, before)
+            remove_new(self.workspace, before)
+        else:
+            files_of(self.workspace)  # leaves no directory that cannot be removed
         return output.text(), stopped
 
     def _until_end(self, process: subprocess.Popen[bytes], output: _Output, before: dict[str, int]) -> str | None:
@@ -305,7 +308,7 @@ class _Job:
                     files = files_of(self.workspace, limit=allowed[1] + 1)
                     if sum(files.values()) > allowed[0] or len(files) > allowed[1]:
                         return _FULL
-                    if _threads(process.pid) > self.rules.threads:
+                    if threads_of(process.pid) > self.rules.threads:
                         return f"stopped with over {self.rules.threads} threads"
                 pause = min(pause * 1.5, _POLL_S[1])
 
@@ -315,96 +318,6 @@ class _Job:
         if returncode == -signal.SIGKILL:
             return Run(output, None, f"killed: over {self.rules.cpu_s} s of processor time, or out of memory")
         return Run(output, returncode)
-
-
-def files_of(folder: Path, *, limit: int | None = None) -> dict[str, int]:
-    """Everything below a directory, by path: bytes on disk. Links are not followed; what vanishes is left out."""
-    found: dict[str, int] = {}
-    todo = [str(folder)]
-    while todo and (limit is None or len(found) < limit):
-        try:
-            with os.scandir(todo.pop()) as scan:
-                for entry in scan:
-                    status = entry.stat(follow_symlinks=False)
-                    found[entry.path] = status.st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-        except OSError:  # the program removes things while they are counted
-            continue
-    return found
-
-
-def _remove_new(folder: Path, before: dict[str, int]) -> None:
-    """Take away what a stopped program filled the workspace with."""
-    for path in sorted(files_of(folder), reverse=True):  # what a directory holds comes before it
-        if path not in before:
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.rmdir(path)
-            else:
-                os.unlink(path)
-
-
-def _descendants(pid: int) -> list[int]:
-    """Living processes below ``pid``; none where the system does not list children."""
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        here = todo.pop()
-        try:
-            listed = Path(f"/proc/{here}/task/{here}/children").read_text()
-        except OSError:
-            continue
-        children = [int(child) for child in listed.split()]
-        found += children
-        todo += children
-    return found
-
-
-def _threads(pid: int) -> int:
-    """Threads of the processes below ``pid``."""
-    count = 0
-    for child in _descendants(pid):
-        try:
-            count += len(os.listdir(f"/proc/{child}/task"))
-        except OSError:
-            continue
-    return count
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the whole tree and wait for it.
-
-    Children first: bubblewrap then reaps its own and leaves no zombie to whoever runs this program. A namespace dies
-    with its first process.
-    """
-    for pid in _descendants(process.pid):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    try:
-        if process.poll() is None and process.args[0] == bubblewrap.binary():  # type: ignore[index]
-            process.wait(timeout=1.0)
-    except subprocess.TimeoutExpired:
-        pass  # killed with the rest now
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
-
-
-def _wait_gone(pid: int | None, *, timeout_s: float = 5.0) -> None:
-    """Wait until a namespace's first process is dead: then nothing of the namespace is alive."""
-    deadline = time.monotonic() + timeout_s
-    while pid is not None and time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return
-        if state in "ZX":
-            return
-        time.sleep(0.001)
 
 
 def _status(pipe: int) -> dict[str, int]:

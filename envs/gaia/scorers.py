@@ -95,7 +95,8 @@ class Truth:
             if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
                 raise ConfigError(f"an answer's {name} is a number from 0, got {value!r}")
         for text in self.truths:
-            if self._read(text) is None:
+            value = self._read(text)
+            if value is None or (self.type == "int" and value.denominator != 1):
                 raise ConfigError(f"the true answer {text!r} cannot be read as {self.type}")
 
     @classmethod

@@ -200,7 +200,7 @@ def _result(reply: Reply, *, failed: bool = False) -> CallToolResult:
     content = [
         {"type": "image", "data": base64.b64encode(block.data).decode("ascii"), "mimeType": block.mime}
         if isinstance(block, ImageBlock)
-        else {"type": "text", "text": block}
+        else {"type": "text", "text": block.encode("utf-8", "replace").decode()}  # lone surrogates are no JSON
         for block in blocks
     ]
     return CallToolResult.model_validate({"content": content, "isError": failed})

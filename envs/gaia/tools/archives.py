@@ -18,7 +18,7 @@ from envs.gaia.tools import ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, lines
 
 MAX_MEMBERS = 500
-MAX_BYTES = 64 << 20
+MAX_BYTES = 32 << 20
 """Bytes that one archive may unpack to."""
 MAX_LISTED = 100
 
@@ -34,15 +34,18 @@ def tools(context: ToolContext) -> list[ToolDef]:
         if workspace.exists(target):
             raise ToolFault(f"{target!r} exists already: {path!r} seems to be unpacked. Use list_files.")
         names: list[str] = []
-        left = MAX_BYTES
-        with workspace.open(path) as file, _members(file, path) as members:
-            for name, stream in members:
-                if len(names) >= MAX_MEMBERS:
-                    raise ToolFault(
-                        f"{path!r} has over {MAX_MEMBERS} members; the first {MAX_MEMBERS} are in {target!r}"
-                    )
-                left -= workspace.write(f"{target}/{name}" if name else target, stream, limit=left)
-                names.append(f"{target}/{name}" if name else target)
+        left = min(MAX_BYTES, workspace.room())
+        try:
+            with workspace.open(path) as file, _members(file, path) as members:
+                for name, stream in members:
+                    if len(names) >= MAX_MEMBERS:
+                        raise ToolFault(f"{path!r} has over {MAX_MEMBERS} members and is not unpacked")
+                    inner = f"{target}/{name}" if name else target
+                    left -= workspace.write(inner, stream, limit=left)
+                    names.append(inner)
+        except ToolFault:
+            workspace.remove(names)  # all or nothing
+            raise
         return lines(names, MAX_LISTED, noun="files") or f"{path!r} is empty"
 
     description = "Unpack an archive into a directory named after it; lists the extracted files."

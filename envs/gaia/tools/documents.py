@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from typing import Annotated, BinaryIO
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
@@ -16,7 +17,11 @@ from envs.gaia.tools.tables import decode
 
 MAX_TEXT = 4_000_000
 """Characters of text taken from one document."""
-MAX_PDF_PAGES = 500
+MAX_HTML = 2_000_000
+"""Characters of an HTML page; the parser takes long over large malformed ones."""
+MAX_PDF_PAGES = 300
+PDF_SECONDS = 15.0
+"""Time after which no further page of a PDF is read."""
 
 _OTHER_TOOLS = {
     "xlsx": "read_table",
@@ -63,7 +68,10 @@ def text_of(file: BinaryIO, path: str) -> str:
 
 
 def _html(file: BinaryIO, path: str) -> str:
-    return html_text(decode(file.read(), path))
+    source = decode(file.read(), path)
+    if len(source) > MAX_HTML:
+        raise ToolFault(f"{path!r} has {len(source):,} characters, over {MAX_HTML:,}. Use run_python.")
+    return html_text(source)
 
 
 def _json(file: BinaryIO, path: str) -> str:
@@ -100,7 +108,7 @@ def _pdf(file: BinaryIO, path: str) -> str:
         count = len(reader.pages)
         if count > MAX_PDF_PAGES:
             raise ToolFault(f"{path!r} has {count} pages; at most {MAX_PDF_PAGES} are read")
-        texts = [page.extract_text().strip() for page in reader.pages]
+        texts = list(_pdf_pages(reader, path))
     except ToolFault:
         raise
     except Exception as error:  # pypdf raises nearly anything for a broken file
@@ -108,6 +116,16 @@ def _pdf(file: BinaryIO, path: str) -> str:
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"[pdf page {number}]\n{text}" for number, text in enumerate(texts, 1))
+
+
+def _pdf_pages(reader: Any, path: str) -> Iterator[str]:
+    end, size = time.monotonic() + PDF_SECONDS, 0
+    for page in reader.pages:
+        text = page.extract_text().strip()
+        size += len(text)
+        if time.monotonic() > end or size > MAX_TEXT:
+            raise ToolFault(f"{path!r} takes too long or holds too much text to be read whole; use run_python")
+        yield text
 
 
 _READERS: dict[str, Callable[[BinaryIO, str], str]] = {

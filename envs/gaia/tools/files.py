@@ -37,6 +37,5 @@ def tools(context: ToolContext) -> list[ToolDef]:
 
 
 def _line(entry: Entry) -> str:
-    if entry.kind == "file":
-        return f"{entry.path} ({entry.size:,} bytes)"
-    return f"{entry.path} ({entry.kind}, cannot be read)"
+    path = entry.path if entry.path.isprintable() else ascii(entry.path)
+    return f"{path} ({entry.size:,} bytes)" if entry.kind == "file" else f"{path} ({entry.kind}, cannot be read)"

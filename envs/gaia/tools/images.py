@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 20_000_000
 MAX_SIDE = 1024
 """Pixels of the longer side of an image that is shown; larger ones are scaled down."""
-_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")
+_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 
 
 def tools(context: ToolContext) -> list[ToolDef]:

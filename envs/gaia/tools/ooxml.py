@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 from envs.gaia.tools.base import ToolFault
 
 MAX_MEMBERS = 5000
-MAX_INFLATED = 64 << 20
+MAX_INFLATED = 32 << 20
 """Bytes that all members of one container may inflate to."""
 
 
@@ -34,7 +35,7 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
             if any(info.flag_bits & 1 for info in infos):
                 raise ToolFault(f"{path!r} is encrypted; no password is known")
             yield archive
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
         raise ToolFault(f"{path!r} is damaged or not what its name says: {error}") from None
 
 

@@ -22,7 +22,7 @@ MAX_CELL = 500
 """Characters of one cell."""
 MAX_RESULT = 12_000
 """Characters of rows in one result; fewer rows are shown where they are wide."""
-MAX_CELLS = 2_000_000
+MAX_CELLS = 500_000
 """Cells of one sheet that are looked at."""
 MAX_COLUMNS = 2000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,10 @@ from typing import BinaryIO
 from aworld_gym.errors import did_you_mean
 from envs.gaia.bubblewrap import MOUNT
 
-MAX_FILE_BYTES = 64 << 20
+MAX_FILE_BYTES = 32 << 20
 """Largest file that a tool reads or writes."""
+MAX_TOTAL_BYTES = 128 << 20
+"""All files together, after which tools write no more."""
 MAX_ENTRIES = 5000
 """Directory entries after which a listing stops."""
 MAX_DEPTH = 32
@@ -65,7 +67,8 @@ class Workspace:
         if path == MOUNT or path.startswith(MOUNT + "/"):
             path = path[len(MOUNT) + 1 :]
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
-        if path.startswith("/") or ".." in parts or "\0" in path or len(parts) > MAX_DEPTH or len(path) > 4096:
+        odd = "\0" in path or any("\ud800" <= c <= "\udfff" for c in path)
+        if path.startswith("/") or ".." in parts or odd or len(parts) > MAX_DEPTH or len(path) > 4096:
             raise ToolFault(f"only files of the workspace can be used, by relative path; got {_short(path)}")
         return parts
 
@@ -142,6 +145,26 @@ class Workspace:
             return False
         return True
 
+    def remove(self, paths: Sequence[str]) -> None:
+        """Take away files, and the directories above them that are empty then."""
+        folders: set[tuple[str, ...]] = set()
+        for path in paths:
+            parts = self.parts(path)
+            with self._directory(parts[:-1], path) as directory:
+                os.unlink(parts[-1], dir_fd=directory)
+            folders |= {parts[:depth] for depth in range(1, len(parts))}
+        for parts in sorted(folders, key=len, reverse=True):
+            with self._directory(parts[:-1], "/".join(parts)) as directory:
+                try:
+                    os.rmdir(parts[-1], dir_fd=directory)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+
+    def room(self) -> int:
+        """Bytes that tools may still write."""
+        return max(0, MAX_TOTAL_BYTES - sum(entry.size for entry in self.entries()))
+
     def entries(self, path: str = ".") -> list[Entry]:
         """Everything below ``path``, sorted by path, directories included; at most :data:`MAX_ENTRIES`.
 
@@ -193,11 +216,17 @@ class Workspace:
             if len(found) >= MAX_ENTRIES:
                 return
             path = f"{prefix}/{item.name}" if prefix else item.name
-            status = os.stat(item.name, dir_fd=directory, follow_symlinks=False)
+            try:
+                status = os.stat(item.name, dir_fd=directory, follow_symlinks=False)
+            except FileNotFoundError:  # a program that runs beside this call
+                continue
             if stat.S_ISDIR(status.st_mode):
                 found.append(Entry(path, 0, "directory"))
                 if depth < MAX_DEPTH:
-                    inner = os.open(item.name, _DIRECTORY, dir_fd=directory)
+                    try:
+                        inner = os.open(item.name, _DIRECTORY, dir_fd=directory)
+                    except OSError:  # closed to us, or swapped for a link just now
+                        continue
                     try:
                         self._walk(inner, path, found, depth + 1)
                     finally:
