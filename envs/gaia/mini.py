@@ -2,7 +2,9 @@
 
 A question names a table by its topic; the file's name carries a random number, so the workspace has to be
 listed, the right file read, the value looked up (and computed with), and the answer submitted: three or four
-turns of one tool call. Everything is random per task, so nothing can be learnt by heart.
+turns of one tool call. Everything is random per task, so nothing can be learnt by heart. Within a task names share
+no syllable, and within a table values share no first digit: one token tells which row it belongs to, which is as
+much as a model of three layers can tell apart.
 
 Words are made of syllables. A fifth of the words, of the column names and of the numbers stands in no training
 task: half of that fifth is for validation, half for test (world ``"unseen"``). World ``"seen"`` is new tasks on
@@ -204,12 +206,13 @@ def _make(task_id: str, group: str, world: str, kind: str) -> MiniTask:
     words, columns, numbers = _vocabulary(group)
     chosen = _distinct(rng, words, FILES + ROWS)
     topics, names = chosen[:FILES], chosen[FILES:]
-    paths = sorted(f"{topic}_{rng.randint(10, 99)}.csv" for topic in topics)
+    suffixes = [10 * tens + rng.randrange(10) for tens in rng.sample(range(1, 10), FILES)]
+    paths = sorted(f"{topic}_{suffix}.csv" for topic, suffix in zip(topics, suffixes, strict=True))
     path, asked = rng.choice(paths), tuple(rng.sample(names, 2))
     tables = {}
     for p in paths:
         rows = names if p == path else rng.sample(words, ROWS)
-        tables[p] = Table(rng.choice(columns), dict(zip(rows, rng.sample(numbers, ROWS), strict=True)))
+        tables[p] = Table(rng.choice(columns), dict(zip(rows, _values(rng, numbers, ROWS), strict=True)))
     question = _QUESTIONS[kind].format(column=tables[path].column, a=asked[0], b=asked[1])
     task = MiniTask(
         id=task_id,
@@ -226,7 +229,7 @@ def _make(task_id: str, group: str, world: str, kind: str) -> MiniTask:
 
 
 def _distinct(rng: random.Random, words: Sequence[str], count: int) -> list[str]:
-    """``count`` words no two of which share a syllable: one token of a name then tells its row."""
+    """``count`` words no two of which share a syllable."""
     chosen: list[str] = []
     used: set[str] = set()
     while len(chosen) < count:
@@ -235,6 +238,15 @@ def _distinct(rng: random.Random, words: Sequence[str], count: int) -> list[str]
             chosen.append(word)
             used |= {word[:3], word[3:]}
     return chosen
+
+
+def _values(rng: random.Random, numbers: Sequence[int], count: int) -> list[int]:
+    """``count`` numbers no two of which share their first digit."""
+    chosen: dict[int, int] = {}
+    while len(chosen) < count:
+        number = rng.choice(numbers)
+        chosen.setdefault(number // 10, number)
+    return list(chosen.values())
 
 
 @cache

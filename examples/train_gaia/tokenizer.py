@@ -49,7 +49,9 @@ def build_tokenizer(tools: Sequence[dict[str, Any]], *, tasks: int = 300) -> Pre
     """
     bpe = Tokenizer(models.BPE())
     split = pre_tokenizers.Split(_PIECES, "isolated")
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    bpe.pre_tokenizer = pre_tokenizers.Sequence(
+        [split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,

@@ -20,7 +20,12 @@ def dialogue(task: mini.MiniTask, steps: Sequence[PlanStep]) -> list[Message]:
     for index, step in enumerate(steps):
         messages.append(call(step, f"call_{index}"))
         if index < len(steps) - 1:
-            result = {"role": "tool", "tool_call_id": f"call_{index}", "name": step.tool, "content": mini.shown(task, step)}
+            result = {
+                "role": "tool",
+                "tool_call_id": f"call_{index}",
+                "name": step.tool,
+                "content": mini.shown(task, step),
+            }
             messages.append(result)
     return messages
 

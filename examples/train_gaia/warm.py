@@ -44,6 +44,20 @@ class WarmSettings:
     """Muon's learning rate, for the matrices."""
     other_lr: float = 3e-3
     """AdamW's, for embeddings, norms and biases."""
+    decay: float = 0.4
+    """Share of the imitation steps, the last ones, over which both rates fall to a twentieth."""
+
+    @property
+    def steps(self) -> int:
+        """Of both phases."""
+        return self.drill_steps + self.imitation_steps
+
+    def rate(self, step: int) -> float:
+        """The factor on both learning rates at a step, from 1: it rises over the first steps of each phase."""
+        if step <= self.drill_steps:
+            return min(1.0, step / 20)
+        left = (self.steps - step) / max(1.0, self.decay * self.imitation_steps)
+        return min(1.0, (step - self.drill_steps) / 10, 0.05 + 0.95 * left)
 
 
 def warm_start(
@@ -71,14 +85,11 @@ def warm_start(
     base = [[group["lr"] for group in optimiser.param_groups] for optimiser in optimisers]
     traces = demonstrations(codec, tools, settings)
     model.train()
-    for step in range(1, settings.drill_steps + settings.imitation_steps + 1):
-        drilling = step <= settings.drill_steps
-        # The rate rises over the first steps of each phase.
-        factor = min(1.0, step / 20) if drilling else min(1.0, (step - settings.drill_steps) / 10)
+    for step in range(1, settings.steps + 1):
         for optimiser, rates in zip(optimisers, base, strict=True):
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * factor
-        if drilling:
+                group["lr"] = rate * settings.rate(step)
+        if step <= settings.drill_steps:
             ids, mask = drill(codec, settings, step)
         else:
             ids, mask = _pad([next(traces) for _ in range(settings.batch)], model.config.pad_token_id)
