@@ -46,7 +46,7 @@ TOOL_KINDS: Mapping[str, str] = MappingProxyType(
 )
 """What counts as a kind of tool in a task's level. Listing, the calculator and the submission do not."""
 
-_ID = re.compile(r"gaia/(?P<split>\w+)/(?P<world>\w+)/(?P<template>[\w-]+)/(?P<number>\d{6})")
+_ID = re.compile(r"gaia/(?P<split>\w+)/(?P<world>\w+)/(?P<template>[\w-]+)/(?P<number>[0-9]{6})")
 
 
 class GaiaTasks:

@@ -117,9 +117,8 @@ class Page:
     text: str
 
 
-@lru_cache(maxsize=64)
 def world(flavour: str, seed: int) -> World:
-    """The world of that flavour and seed.
+    """The world of that flavour and seed. Cached; read-only.
 
     Raises:
         ConfigError: an unknown flavour, or a seed that is not a non-negative int.
@@ -128,27 +127,17 @@ def world(flavour: str, seed: int) -> World:
         raise ConfigError(f"world must be one of {list(FLAVOURS)}, got {flavour!r}.{did_you_mean(flavour, FLAVOURS)}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"a world's seed is a non-negative int, got {seed!r}")
+    return _made(flavour, seed)
+
+
+@lru_cache(maxsize=64)
+def _made(flavour: str, seed: int) -> World:
     split = split_of("seed", seed)
     make = _shifted if flavour == "shifted" else _synthetic
     tables = make(split, random.Random(f"world/{flavour}/{seed}"))
     content = {t.name: [[c.name for c in t.columns], [list(row.values()) for row in t.rows]] for t in tables}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return World(flavour, seed, split, MappingProxyType({t.name: t for t in tables}), digest)
-
-
-@lru_cache(maxsize=64)
-def _pages(flavour: str, seed: int) -> Mapping[str, Page]:
-    found: dict[str, Page] = {}
-    for table in world(flavour, seed).tables.values():
-        for row in table.rows:
-            found[page_url(table.name, row["name"])] = _entity_page(table, row)
-        for column in table.of_kind("group", "ref"):
-            for value in sorted({row[column.name] for row in table.rows}):
-                members = [row["name"] for row in table.rows if row[column.name] == value]
-                title = f"List of {table.plural} by {column.label.lower()}: {value}"
-                lines = [f"{len(members)} {table.plural} have {value} as their {column.label.lower()}.", *members]
-                found[page_url(f"{table.name}-by-{column.name}", value)] = Page(title, "\n".join(lines))
-    return MappingProxyType(found)
 
 
 def pages(corpus: Mapping[str, Any]) -> Mapping[str, Page]:
@@ -164,7 +153,23 @@ def pages(corpus: Mapping[str, Any]) -> Mapping[str, Page]:
         raise ConfigError(f'a corpus is {{"world": flavour, "seed": int}}, got {corpus!r}')
     if not isinstance(corpus["world"], str):
         raise ConfigError(f"a corpus' world must be one of {list(FLAVOURS)}, got {corpus['world']!r}")
-    return _pages(corpus["world"], corpus["seed"])
+    where = world(corpus["world"], corpus["seed"])
+    return _pages(where.flavour, where.seed)
+
+
+@lru_cache(maxsize=64)
+def _pages(flavour: str, seed: int) -> Mapping[str, Page]:
+    found: dict[str, Page] = {}
+    for table in _made(flavour, seed).tables.values():
+        for row in table.rows:
+            found[page_url(table.name, row["name"])] = _entity_page(table, row)
+        for column in table.of_kind("group", "ref"):
+            for value in sorted({row[column.name] for row in table.rows}):
+                members = [row["name"] for row in table.rows if row[column.name] == value]
+                title = f"List of {table.plural} by {column.label.lower()}: {value}"
+                lines = [f"{table.plural.capitalize()} with {value} as {column.label.lower()}: {len(members)}", *members]
+                found[page_url(f"{table.name}-by-{column.name}", value)] = Page(title, "\n".join(lines))
+    return MappingProxyType(found)
 
 
 def page_url(section: str, name: str) -> str:
