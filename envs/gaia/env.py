@@ -63,12 +63,15 @@ class GaiaEnv(ToolEnv):
         render_mode: str | None = None,
     ):
         from envs.gaia.mini import MiniTasks
+        from envs.gaia.sandbox import MODES
         from envs.gaia.tasks import GaiaTasks
 
         if preset is not None and preset not in PRESETS:
             raise ConfigError(
                 f"preset must be None or one of {PRESETS}, got {preset!r}.{did_you_mean(preset, PRESETS)}"
             )
+        if sandbox not in MODES:
+            raise ConfigError(f"sandbox must be one of {MODES}, got {sandbox!r}.{did_you_mean(sandbox, MODES)}")
         mini = preset == "mini"
         if mini and not (level in (None, 1) and templates is None):
             raise ConfigError("preset='mini' has its own level-1 tasks: leave level and templates out")
