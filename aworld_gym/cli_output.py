@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import IO, Any
 
@@ -181,7 +181,7 @@ def _stdout(apart: bool) -> Iterator[IO[str]]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as file:
+        with os.fdopen(os.dup(kept), "w", encoding="utf-8") as file, redirect_stdout(sys.stderr):
             yield file
     finally:
         sys.stdout.flush()

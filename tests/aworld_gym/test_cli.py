@@ -1,0 +1,370 @@
+"""The command line, as a user runs it: real processes where processes matter, real file descriptors everywhere."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import psutil
+import pytest
+from chat_endpoint import ChatEndpoint, call, completion, refusal
+
+from aworld_gym.cli import app
+from aworld_gym.trajectory import read_jsonl
+
+ENV = "cli_envs:CliTest/Small-v0"
+LIB = str(Path(__file__).parents[1] / "lib")
+SMALL = str(Path(LIB) / "small_toolchain.py")
+
+
+def process(*args, **kwargs):
+    """A command in a process of its own."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [LIB, env.get("PYTHONPATH")]))
+    return subprocess.Popen(
+        [sys.executable, "-m", "aworld_gym", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+        **kwargs,
+    )
+
+
+@pytest.fixture
+def run(capfd, monkeypatch):
+    """A command in this process: (exit status, stdout, stderr)."""
+    for name in ("LLM_BASE_URL", "LLM_API_KEY", "LLM_MODEL_NAME", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*args):
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            app(list(args))
+        out, err = capfd.readouterr()
+        return end.value.code or 0, out, err
+
+    return run
+
+
+def only_json(out):
+    """The one JSON object that makes up all of ``out``."""
+    assert out.count("\n") == 1 and out.endswith("\n"), out
+    value = json.loads(out)
+    assert isinstance(value, dict)
+    return value
+
+
+# ---- tools ----------------------------------------------------------------------------------------------------
+
+
+def test_tools_of_an_env(run):
+    code, out, _ = run("tools", "AWorld/Gaia-v0", "--json", "-k", "level=1")
+    found = only_json(out)
+    assert code == 0 and found["source"] == "AWorld/Gaia-v0"
+    names = [tool["function"]["name"] for tool in found["tools"]]
+    assert {"search", "read_table", "run_python", "submit_answer"} <= set(names)
+    assert all(tool["type"] == "function" and tool["function"]["parameters"] for tool in found["tools"])
+    code, out, _ = run("tools", "AWorld/Gaia-v0")
+    assert code == 0 and "12 tools of AWorld/Gaia-v0" in out and "submit_answer" in out
+
+
+def test_tools_of_an_mcp_config(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHON_HERE", sys.executable)
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"small": {"command": "${PYTHON_HERE}", "args": [SMALL]}}}))
+    code, out, _ = run("tools", "--mcp-config", str(config), "--json")
+    assert code == 0
+    assert {"echo", "add", "die"} <= {tool["function"]["name"] for tool in only_json(out)["tools"]}
+
+
+# ---- eval -----------------------------------------------------------------------------------------------------
+
+
+def test_eval_prints_one_object_and_writes_the_episodes(tmp_path):
+    output = tmp_path / "run"
+    args = [
+        "eval",
+        ENV,
+        "--policy",
+        "oracle",
+        "--episodes",
+        "6",
+        "--seed",
+        "5",
+        "--group-size",
+        "2",
+        "-k",
+        "split=test",
+    ]
+    done = process(*args, "--output", str(output), "--json")
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 0, err
+    found = only_json(out)
+    expected = dict(env_id="CliTest/Small-v0", policy="oracle", episodes=6, valid=6, invalid=0, success_rate=1.0)
+    assert {k: found[k] for k in expected} == expected
+    assert found["seeds"] == [5, 6, 7] and found["split"] == "test" and found["group_size"] == 2
+    assert found["mean_return"] == 1.0 and found["mean_turns"] == 3.0 and found["outcomes"] == {"answered": 6}
+    assert found["tool_calls"] == 18 and found["tool_errors"] == 0 and found["wall_s"] > 0
+    assert "noise" in err and "6/6" in err
+    assert json.loads((output / "summary.json").read_text()) == found
+    assert sorted((e.seed, e.sample) for e in read_jsonl(output / "episodes.jsonl")) == [
+        (seed, sample) for seed in (5, 6, 7) for sample in (0, 1)
+    ]
+
+
+def test_eval_for_people(run):
+    code, out, err = run(
+        "eval",
+        ENV,
+        "--policy",
+        "random",
+        "--episodes",
+        "2",
+        "-p",
+        "seed=3",
+        "-k",
+        'limits={"max_turns":2,"call_timeout_s":1}',
+    )
+    assert code == 0 and "random on CliTest/Small-v0" in out and "2 (0 invalid" in out
+    assert "2/2" in err and "2/2" not in out
+
+
+def test_a_run_is_continued_only_when_asked(run, tmp_path):
+    args = ("eval", ENV, "--episodes", "2", "--output", str(tmp_path), "--json")
+    assert run(*args)[0] == 0
+    code, out, err = run(*args)
+    assert code == 2 and "already has episodes" in only_json(out)["error"]["message"] and "Traceback" not in err
+    code, out, _ = run("eval", ENV, "--episodes", "4", "--output", str(tmp_path), "--resume", "--json")
+    assert code == 0 and only_json(out)["episodes"] == 4
+    assert len(list(read_jsonl(tmp_path / "episodes.jsonl"))) == 4
+
+
+def test_a_killed_run_resumes_without_loss_or_repetition(tmp_path):
+    journal = tmp_path / "episodes.jsonl"
+    args = (
+        "eval",
+        ENV,
+        "--policy",
+        "cli_envs:slow",
+        "--episodes",
+        "24",
+        "--concurrency",
+        "4",
+        "--output",
+        str(tmp_path),
+    )
+    first = process(*args)
+    wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 6, first)
+    first.kill()
+    first.communicate()
+    finished = {e.seed for e in read_jsonl(journal)}
+    assert 6 <= len(finished) < 24
+    second = process(*args, "--resume", "--json")
+    out, err = second.communicate(timeout=120)
+    assert second.returncode == 0, err
+    found = only_json(out)
+    assert found["episodes"] == found["valid"] == 24 and found["success_rate"] == 1.0 and found["retried"] == 0
+    seeds = [e.seed for e in read_jsonl(journal)]
+    assert sorted(seeds) == list(range(24)) and set(seeds[: len(finished)]) == finished
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_closes_what_is_open_and_keeps_what_is_finished(tmp_path, number, code):
+    journal = tmp_path / "episodes.jsonl"
+    args = ("-k", "stdio=true", "--policy", "cli_envs:slow", "--concurrency", "2", "--output", str(tmp_path), "--json")
+    running = process("eval", ENV, *args, "--episodes", "40")
+    wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 2, running)
+    servers = psutil.Process(running.pid).children(recursive=True)
+    assert servers
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == code, err
+    assert "finished episodes are kept" in only_json(out)["error"]["message"] and "Traceback" not in err
+    assert all(e.valid for e in read_jsonl(journal))
+    gone, alive = psutil.wait_procs(servers, timeout=10)
+    assert not alive
+
+
+def wait_for(condition, running, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert running.poll() is None, running.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_eval_with_an_endpoint(run, monkeypatch):
+    def replies(body, number):
+        if body["messages"][-1]["role"] == "tool":
+            return completion({"content": f"<answer>{body['messages'][-1]['content']}</answer>"})
+        return completion({"tool_calls": [call("add", {"a": 40, "b": 2})]})
+
+    with ChatEndpoint(replies) as endpoint:
+        monkeypatch.setenv("LLM_BASE_URL", endpoint.url)
+        monkeypatch.setenv("LLM_API_KEY", "secret-key")
+        args = ("eval", ENV, "--policy", "openai", "--episodes", "5", "-p", "temperature=0.5", "--json")
+        code, out, err = run(*args, "--llm-model-name", "tiny")
+    found = only_json(out)
+    assert code == 0 and found["success_rate"] == 1.0 and found["mean_turns"] == 2.0
+    assert found["policy_args"] == {"temperature": 0.5, "model": "tiny"}
+    assert {(r["model"], r["temperature"]) for r in endpoint.requests} == {("tiny", 0.5)}
+    assert set(endpoint.keys) == {"Bearer secret-key"} and "secret-key" not in out + err
+
+
+# ---- what goes wrong ------------------------------------------------------------------------------------------
+
+
+def test_no_valid_episode_is_a_failure(run):
+    code, out, _ = run(
+        "eval", ENV, "-k", "stdio=true", "--policy", "cli_envs:dying", "--episodes", "1", "--retries", "0", "--json"
+    )
+    found = only_json(out)
+    assert code == 1 and found["invalid"] == 1 and found["success_rate"] is None
+    assert found["outcomes"] == {"infra_failure": 1}
+
+
+def test_a_policys_bug(run, tmp_path):
+    code, out, err = run(
+        "eval", ENV, "--policy", "cli_envs:broken", "--episodes", "2", "--output", str(tmp_path), "--json"
+    )
+    error = only_json(out)["error"]
+    assert code == 1 and error["type"] == "PolicyError"
+    assert "policy 'broken' raised in act(): KeyError: 'a bug of the policy'" in error["message"]
+    assert "seed" in error["message"] and "Traceback" not in err
+
+
+def test_an_endpoint_that_refuses(run):
+    with ChatEndpoint(lambda body, number: refusal(401, "Incorrect API key provided")) as endpoint:
+        args = ("--policy", "openai", "--llm-base-url", endpoint.url, "--llm-model-name", "m", "--llm-api-key", "x")
+        code, out, err = run("eval", ENV, *args, "--json")
+    assert code == 2 and "answered 401: Incorrect API key provided" in only_json(out)["error"]["message"]
+    assert "Traceback" not in err
+
+
+def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
+    running = process("eval", ENV, "--policy", "cli_envs:crashing", "--json")
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 1 and only_json(out)["error"]["type"] == "RuntimeError"
+    assert "Traceback" in err and "an unexpected bug" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["eval", "AWorld/Gaja-v0"], "Did you mean"),
+        (["eval", "AWorld/Gaia-v9"], "v0"),
+        (["eval", "no_such_module:Some-v0"], "cannot import 'no_such_module'"),
+        (["eval", "AWorld/Gaia-v0", "-k", "splt=test"], "takes no argument 'splt'; it takes split, level"),
+        (["eval", "AWorld/Gaia-v0", "-k", "split"], "expected KEY=VALUE, got 'split'"),
+        (["eval", "AWorld/Gaia-v0", "-k", "split=tset"], "tset"),
+        (["eval", "AWorld/Gaia-v0", "--env-kwargs", "{"], "--env-kwargs is not valid JSON"),
+        (["eval", "AWorld/Gaia-v0", "--env-kwargs", "[]"], "must be a JSON object, got list"),
+        (["eval", ENV, "--policy", "orakle"], "Did you mean 'oracle'"),
+        (["eval", ENV, "--policy", "random", "-p", "sed=1"], "options ['sed']"),
+        (["eval", ENV, "--policy", "openai"], "LLM_MODEL_NAME"),
+        (["eval", ENV, "--resume"], "--resume needs --output"),
+        (["eval", ENV, "--episodes", "0"], "episodes must be"),
+        (["tools"], "either an env id or --mcp-config"),
+        (["tools", "--mcp-config", "none.json"], "none.json"),
+        (["train", ENV, "--model", "m", "--output", "o", "--trainer", "tlr"], "Did you mean 'trl'"),
+        (["train", ENV, "--model", "m", "--output", "o", "--trainer", "verl"], "no adapter for verl"),
+        (["train", ENV, "--model", "m", "--output", "o", "--config", "none.yaml"], "cannot read the settings file"),
+    ],
+)
+def test_what_cannot_work_says_what_to_do_without_a_traceback(run, args, message):
+    code, out, err = run(*args, "--json")
+    error = only_json(out)["error"]
+    assert code == 2 and message in error["message"]
+    flat = " ".join(err.split())
+    assert "error:" in flat and "Traceback" not in flat
+    code, out, _ = run(*args)
+    assert code == 2 and out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not valid JSON"),
+        ('{"mcpServers": {}}', "mcpServers"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"K": "${NOT_SET_ANYWHERE}"}}}}', "NOT_SET_ANYWHERE"),
+        ('{"mcpServers": {"a": {"command": "no-such-command-here"}}}', "no-such-command-here"),
+    ],
+)
+def test_a_broken_mcp_config(run, tmp_path, text, message):
+    (tmp_path / "mcp.json").write_text(text)
+    code, out, err = run("tools", "--mcp-config", str(tmp_path / "mcp.json"), "--json")
+    assert code == 2 and message in only_json(out)["error"]["message"] and "Traceback" not in err
+
+
+def test_a_server_that_does_not_start_shows_its_stderr(run, tmp_path):
+    server = {"command": sys.executable, "args": ["-c", "import sys; sys.exit('licence expired')"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": server}}))
+    code, out, err = run("tools", "--mcp-config", str(tmp_path / "mcp.json"), "--json")
+    assert code == 1 and "licence expired" in only_json(out)["error"]["message"] and "Traceback" not in err
+
+
+# ---- train ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, suffix):
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Result:
+        checkpoint: Path
+        metrics: list
+
+    got = {}
+
+    def train(env, **kwargs):
+        print("noise from a trainer")
+        got.update(kwargs, env=env)
+        return Result(Path("runs/x/checkpoint"), [{"loss": 1.0}])
+
+    monkeypatch.setitem(sys.modules, "adapters.trl", types.SimpleNamespace(train=train))
+    config = tmp_path / f"c{suffix}"
+    config.write_text("learning_rate: 1.0e-5\n" if suffix == ".yaml" else '{"learning_rate": 1e-5}')
+    args = (
+        "--model",
+        "some/model",
+        "--output",
+        "runs/x",
+        "--config",
+        str(config),
+        "--set",
+        "max_steps=3",
+        "-k",
+        "split=test",
+    )
+    code, out, err = run("train", ENV, *args, "--json")
+    assert code == 0, err
+    assert only_json(out) == {"trainer": "trl", "checkpoint": "runs/x/checkpoint", "metrics": [{"loss": 1.0}]}
+    assert got["env"].id == "CliTest/Small-v0" and got["env"].kwargs == {"split": "test"}
+    rest = {k: v for k, v in got.items() if k != "env"}
+    assert rest == {"model": "some/model", "output_dir": "runs/x", "config": {"learning_rate": 1e-5}, "max_steps": 3}
+    assert "noise from a trainer" in err
+
+
+# ---- the rest -------------------------------------------------------------------------------------------------
+
+
+def test_entry_points():
+    script = Path(sys.executable).with_name("aworld-gym")
+    shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0
+    assert all(command in shown.stdout for command in ("tools", "eval", "train", "doctor"))
+
+
+def test_importing_the_package_imports_no_client_and_no_terminal_library():
+    code = (
+        "import sys, aworld_gym, aworld_gym.rollout, aworld_gym.policies;"
+        "heavy = {'openai', 'typer', 'rich', 'torch', 'transformers', 'trl'} & set(sys.modules); print(sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
