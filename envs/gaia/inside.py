@@ -17,9 +17,8 @@ for _pair in _limits.split(","):
     _name, _value = _pair.split("=")
     _kind = getattr(resource, _name)
     _hard = resource.getrlimit(_kind)[1]
-    # Processor time ends with a signal that tells what was used up; a second later with one that cannot be caught.
-    _wanted = (int(_value), int(_value) + (_name == "RLIMIT_CPU"))
-    resource.setrlimit(_kind, tuple(n if _hard == resource.RLIM_INFINITY else min(n, _hard) for n in _wanted))
+    _limit = int(_value) if _hard == resource.RLIM_INFINITY else min(int(_value), _hard)
+    resource.setrlimit(_kind, (_limit, _limit))
 with open(_path, "rb") as _file:
     _source = _file.read()
 sys.argv = [_shown]

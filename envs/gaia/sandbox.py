@@ -313,8 +313,6 @@ class _Job:
                 pause = min(pause * 1.5, _POLL_S[1])
 
     def _ended(self, output: str, returncode: int) -> Run:
-        if returncode == -signal.SIGXCPU:
-            return Run(output, None, f"stopped after {self.rules.cpu_s} s of processor time")
         if returncode == -signal.SIGKILL:
             return Run(output, None, f"killed: over {self.rules.cpu_s} s of processor time, or out of memory")
         return Run(output, returncode)

@@ -152,14 +152,15 @@ def _prototypes(compact: bool) -> Mapping[str, Any]:
             annotations=_annotations(tool),
             structured_output=False,
         )
-        made[name] = prototype.model_copy(update={"parameters": _lean(prototype.parameters)})
+        made[name] = prototype.model_copy(update={"parameters": _lean(prototype.parameters, compact)})
     return made
 
 
-def _lean(schema: dict[str, Any]) -> dict[str, Any]:
+def _lean(schema: dict[str, Any], compact: bool) -> dict[str, Any]:
     """The schema without titles, which only repeat names, and closed: a misspelt argument is an error."""
+    left_out = ("title", "description") if compact else ("title",)
     properties = {
-        name: {key: value for key, value in inner.items() if key != "title"}
+        name: {key: value for key, value in inner.items() if key not in left_out}
         for name, inner in schema["properties"].items()
     }
     return {

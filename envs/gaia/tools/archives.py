@@ -16,6 +16,7 @@ from pydantic import Field
 
 from envs.gaia.tools import ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, lines
+from envs.gaia.tools.workspace import quoted
 
 MAX_MEMBERS = 500
 MAX_BYTES = 32 << 20
@@ -32,21 +33,21 @@ def tools(context: ToolContext) -> list[ToolDef]:
         workspace = context.workspace
         target = _target(path)
         if workspace.exists(target):
-            raise ToolFault(f"{target!r} exists already: {path!r} seems to be unpacked. Use list_files.")
+            raise ToolFault(f"{target!r} exists already: {quoted(path)} seems to be unpacked. Use list_files.")
         names: list[str] = []
         left = min(MAX_BYTES, workspace.room())
         try:
             with workspace.open(path) as file, _members(file, path) as members:
                 for name, stream in members:
                     if len(names) >= MAX_MEMBERS:
-                        raise ToolFault(f"{path!r} has over {MAX_MEMBERS} members and is not unpacked")
+                        raise ToolFault(f"{quoted(path)} has over {MAX_MEMBERS} members and is not unpacked")
                     inner = f"{target}/{name}" if name else target
                     left -= workspace.write(inner, stream, limit=left)
                     names.append(inner)
         except ToolFault:
             workspace.remove(names)  # all or nothing
             raise
-        return lines(names, MAX_LISTED, noun="files") or f"{path!r} is empty"
+        return lines(names, MAX_LISTED, noun="files") or f"{quoted(path)} is empty"
 
     description = "Unpack an archive into a directory named after it; lists the extracted files."
     return [ToolDef(unpack_archive, description, read_only=False, idempotent=False)]
@@ -56,7 +57,7 @@ def _target(path: str) -> str:
     for ending in sorted(_ENDINGS, key=len, reverse=True):
         if path.lower().endswith(ending) and len(path) > len(ending):
             return path[: -len(ending)]
-    raise ToolFault(f"{path!r} is not an archive that can be unpacked ({', '.join(_ENDINGS)})")
+    raise ToolFault(f"{quoted(path)} is not an archive that can be unpacked ({', '.join(_ENDINGS)})")
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO
             with tarfile.open(fileobj=file) as archive:
                 yield _tar_members(archive, path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
-        raise ToolFault(f"{path!r} is damaged or not what its name says: {error}") from None
+        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {error}") from None
 
 
 def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
@@ -87,7 +88,7 @@ def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, Bin
         if info.is_dir():
             continue
         if kind not in (0, 0o10):  # the upper bits of the Unix mode: anything but a regular file
-            raise ToolFault(f"{path!r} holds a link or special file ({info.filename!r}), which is not unpacked")
+            raise ToolFault(f"{quoted(path)} holds a link or special file ({info.filename!r}), which is not unpacked")
         with archive.open(info) as stream:
             yield _inner(info.filename, path), stream  # type: ignore[misc]
 
@@ -97,7 +98,7 @@ def _tar_members(archive: tarfile.TarFile, path: str) -> Iterator[tuple[str, Bin
         if info.isdir():
             continue
         if not info.isreg():
-            raise ToolFault(f"{path!r} holds a link or special file ({info.name!r}), which is not unpacked")
+            raise ToolFault(f"{quoted(path)} holds a link or special file ({info.name!r}), which is not unpacked")
         stream = archive.extractfile(info)
         yield _inner(info.name, path), stream or io.BytesIO()  # type: ignore[misc]
 
@@ -107,5 +108,5 @@ def _inner(name: str, path: str) -> str:
     name = name.replace("\\", "/")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or not parts or "\0" in name or ":" in parts[0]:
-        raise ToolFault(f"{path!r} holds a member that leads outside it ({name!r}) and is not unpacked")
+        raise ToolFault(f"{quoted(path)} holds a member that leads outside it ({name!r}) and is not unpacked")
     return "/".join(parts)

@@ -20,6 +20,8 @@ from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip
 MAX_CHARS = 2000
 MAX_BITS = 4096
 """Bits of an integer, or of a fraction's numerator or denominator (about 1,200 digits)."""
+MAX_EXPONENT = 1000
+"""Power of ten in a literal."""
 
 Number = int | float | Fraction
 
@@ -46,8 +48,8 @@ def evaluate(expression: str) -> str:
     if len(expression) > MAX_CHARS:
         raise ToolFault(f"the expression has {len(expression)} characters; at most {MAX_CHARS} are taken")
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        return _text(_bounded(_value(tree.body)))
+        source = expression.strip()
+        return _text(_bounded(_value(_exact_decimals(ast.parse(source, mode="eval"), source).body)))
     except SyntaxError as error:
         raise ToolFault(f"not an expression: {clip(expression, 80)!r} ({error.msg})") from None
     except ZeroDivisionError:
@@ -69,14 +71,26 @@ def tools(context: ToolContext) -> list[ToolDef]:
     return [ToolDef(calculate, "Evaluate an arithmetic expression, exactly where possible.", terse="Compute.")]
 
 
+def _exact_decimals(tree: ast.Expression, source: str) -> ast.Expression:
+    """The tree with decimal literals as they are written, which floats would round."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, float):
+            text = (ast.get_source_segment(source, node) or "").replace("_", "").lower()
+            exponent = text.partition("e")[2]
+            if exponent and abs(int(exponent)) > MAX_EXPONENT:
+                raise OverflowError
+            node.value = Fraction(text)  # type: ignore[assignment]
+    return tree
+
+
 def _value(node: ast.expr) -> Number:
     match node:
         case ast.Constant(value=bool() | complex()):
             raise ToolFault(f"only real numbers can be computed with, got {node.value!r}")
         case ast.Constant(value=int() as value):
             return _bounded(value)
-        case ast.Constant(value=float() as value):
-            return Fraction(repr(value)) if math.isfinite(value) else value
+        case ast.Constant(value=Fraction() as value):
+            return _bounded(value)
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=ast.USub(), operand=inner):

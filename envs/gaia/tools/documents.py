@@ -14,6 +14,7 @@ from envs.gaia.tools import ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of
 from envs.gaia.tools.markup import docx_text, html_text, pptx_text
 from envs.gaia.tools.tables import decode
+from envs.gaia.tools.workspace import quoted
 
 MAX_TEXT = 4_000_000
 """Characters of text taken from one document."""
@@ -57,12 +58,12 @@ def text_of(file: BinaryIO, path: str) -> str:
     """
     ending = path.rsplit(".", 1)[-1].lower() if "." in path else ""
     if ending in _OTHER_TOOLS:
-        raise ToolFault(f"{path!r} is not a text document; use {_OTHER_TOOLS[ending]}")
+        raise ToolFault(f"{quoted(path)} is not a text document; use {_OTHER_TOOLS[ending]}")
     reader = _READERS.get(ending)
     text = reader(file, path) if reader else decode(file.read(), path)
     if len(text) > MAX_TEXT:
         raise ToolFault(
-            f"{path!r} has {len(text):,} characters of text; at most {MAX_TEXT:,} are read. Use run_python."
+            f"{quoted(path)} has {len(text):,} characters of text; at most {MAX_TEXT:,} are read. Use run_python."
         )
     return text.replace("\r\n", "\n")
 
@@ -70,7 +71,7 @@ def text_of(file: BinaryIO, path: str) -> str:
 def _html(file: BinaryIO, path: str) -> str:
     source = decode(file.read(), path)
     if len(source) > MAX_HTML:
-        raise ToolFault(f"{path!r} has {len(source):,} characters, over {MAX_HTML:,}. Use run_python.")
+        raise ToolFault(f"{quoted(path)} has {len(source):,} characters, over {MAX_HTML:,}. Use run_python.")
     return html_text(source)
 
 
@@ -104,15 +105,17 @@ def _pdf(file: BinaryIO, path: str) -> str:
     try:
         reader = pypdf.PdfReader(file, strict=False)
         if reader.is_encrypted:
-            raise ToolFault(f"{path!r} is encrypted; no password is known")
+            raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
         count = len(reader.pages)
         if count > MAX_PDF_PAGES:
-            raise ToolFault(f"{path!r} has {count} pages; at most {MAX_PDF_PAGES} are read")
+            raise ToolFault(f"{quoted(path)} has {count} pages; at most {MAX_PDF_PAGES} are read")
         texts = list(_pdf_pages(reader, path))
     except ToolFault:
         raise
     except Exception as error:  # pypdf raises nearly anything for a broken file
-        raise ToolFault(f"{path!r} cannot be read as a PDF: {type(error).__name__}: {clip(str(error), 200)}") from None
+        raise ToolFault(
+            f"{quoted(path)} cannot be read as a PDF: {type(error).__name__}: {clip(str(error), 200)}"
+        ) from None
     if len(texts) == 1:
         return texts[0]
     return "\n\n".join(f"[pdf page {number}]\n{text}" for number, text in enumerate(texts, 1))
@@ -124,7 +127,7 @@ def _pdf_pages(reader: Any, path: str) -> Iterator[str]:
         text = page.extract_text().strip()
         size += len(text)
         if time.monotonic() > end or size > MAX_TEXT:
-            raise ToolFault(f"{path!r} takes too long or holds too much text to be read whole; use run_python")
+            raise ToolFault(f"{quoted(path)} takes too long or holds too much text to be read whole; use run_python")
         yield text
 
 

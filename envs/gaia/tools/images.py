@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 from pydantic import Field
 
 from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault
+from envs.gaia.tools.workspace import quoted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,7 +62,7 @@ def load(file: BinaryIO, path: str) -> Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own bound is lower
             image: Image.Image = Image.open(file, formats=_FORMATS)
         if image.width * image.height > MAX_PIXELS:
-            raise ToolFault(f"{path!r} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are taken")
+            raise ToolFault(f"{quoted(path)} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are taken")
         image.load()
         if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
             image = image.convert("RGBA")
@@ -70,6 +71,6 @@ def load(file: BinaryIO, path: str) -> Image:
     except ToolFault:
         raise
     except Image.DecompressionBombError:
-        raise ToolFault(f"{path!r} has too many pixels; at most {MAX_PIXELS:,} are taken") from None
+        raise ToolFault(f"{quoted(path)} has too many pixels; at most {MAX_PIXELS:,} are taken") from None
     except Exception as error:  # Pillow raises nearly anything for a broken file
-        raise ToolFault(f"{path!r} is not an image that can be read: {type(error).__name__}: {error}") from None
+        raise ToolFault(f"{quoted(path)} is not an image that can be read: {type(error).__name__}: {error}") from None

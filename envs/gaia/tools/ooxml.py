@@ -10,6 +10,7 @@ from typing import BinaryIO
 from xml.etree import ElementTree
 
 from envs.gaia.tools.base import ToolFault
+from envs.gaia.tools.workspace import quoted
 
 MAX_MEMBERS = 5000
 MAX_INFLATED = 32 << 20
@@ -29,14 +30,14 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
             total = sum(info.file_size for info in infos)
             if len(infos) > MAX_MEMBERS or total > MAX_INFLATED:
                 raise ToolFault(
-                    f"{path!r} would unpack to {len(infos):,} members and {total:,} bytes; "
+                    f"{quoted(path)} would unpack to {len(infos):,} members and {total:,} bytes; "
                     f"at most {MAX_MEMBERS:,} and {MAX_INFLATED:,} are taken"
                 )
             if any(info.flag_bits & 1 for info in infos):
-                raise ToolFault(f"{path!r} is encrypted; no password is known")
+                raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
             yield archive
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
-        raise ToolFault(f"{path!r} is damaged or not what its name says: {error}") from None
+        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {error}") from None
 
 
 def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
@@ -45,7 +46,7 @@ def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
         if info.filename.endswith((".xml", ".rels", ".vml")):
             data = archive.read(info)
             if any(mark.encode(code) in data for mark in ("<!DOCTYPE", "<!ENTITY") for code in _CODES):
-                raise ToolFault(f"{path!r} declares XML entities in {info.filename!r} and is not read")
+                raise ToolFault(f"{quoted(path)} declares XML entities in {info.filename!r} and is not read")
 
 
 _CODES = ("ascii", "utf-16-le", "utf-16-be")
@@ -56,6 +57,6 @@ def parse(archive: zipfile.ZipFile, name: str, path: str) -> ElementTree.Element
     try:
         return ElementTree.fromstring(archive.read(name))
     except KeyError:
-        raise ToolFault(f"{path!r} has no {name!r}: it is not the kind of file its name says") from None
+        raise ToolFault(f"{quoted(path)} has no {name!r}: it is not the kind of file its name says") from None
     except ElementTree.ParseError as error:
-        raise ToolFault(f"{path!r} has broken XML in {name!r}: {error}") from None
+        raise ToolFault(f"{quoted(path)} has broken XML in {name!r}: {error}") from None

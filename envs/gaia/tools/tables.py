@@ -6,6 +6,7 @@ import csv
 import datetime
 import io
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
@@ -15,6 +16,7 @@ from pydantic import Field
 from aworld_gym.errors import did_you_mean
 from envs.gaia.tools import ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip
+from envs.gaia.tools.workspace import quoted
 
 MAX_ROWS = 200
 """Rows in one result."""
@@ -22,7 +24,7 @@ MAX_CELL = 500
 """Characters of one cell."""
 MAX_RESULT = 12_000
 """Characters of rows in one result; fewer rows are shown where they are wide."""
-MAX_CELLS = 500_000
+MAX_CELLS = 200_000
 """Cells of one sheet that are looked at."""
 MAX_COLUMNS = 2000
 
@@ -68,7 +70,7 @@ def load(file: BinaryIO, path: str, sheet: str | None = None) -> Sheet:
     if ending in ("xlsx", "xlsm"):
         return _workbook(file, path, sheet)
     if ending not in ("csv", "tsv", "txt", "tab"):
-        raise ToolFault(f"{path!r} is not a table (csv, tsv, xlsx); try read_document")
+        raise ToolFault(f"{quoted(path)} is not a table (csv, tsv, xlsx); try read_document")
     return Sheet(_delimited(file.read(), path, "\t" if ending in ("tsv", "tab") else None))
 
 
@@ -121,7 +123,7 @@ def _delimited(data: bytes, path: str, delimiter: str | None) -> list[Row]:
         return _bounded((tuple(row) for row in reader if row), path)
     except csv.Error as error:
         raise ToolFault(
-            f"{path!r} is not a well-formed table: {error} (fields hold at most {limit} characters)"
+            f"{quoted(path)} is not a well-formed table: {error} (fields hold at most {limit} characters)"
         ) from None
 
 
@@ -134,7 +136,7 @@ def decode(data: bytes, path: str) -> str:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     if b"\0" in data[:4096]:
-        raise ToolFault(f"{path!r} is a binary file, not text")
+        raise ToolFault(f"{quoted(path)} is a binary file, not text")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -146,14 +148,15 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
 
     with ooxml.container(file, path) as archive:
         ooxml.refuse_entities(archive, path)
-        formulas = any(
-            b"<f" in archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/sheet")
-        )
+        sheets = [archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        if any(len(re.findall(b"<(?:row|c)\\b", data)) > MAX_CELLS for data in sheets):
+            raise _too_large(path)  # what it takes to read depends on what is written, not on where it stands
+        formulas = any(b"<f" in data for data in sheets)
     try:
         book = openpyxl.load_workbook(file, data_only=True, read_only=True)
         names = list(book.sheetnames)
         if not names:
-            raise ToolFault(f"{path!r} has no sheets")
+            raise ToolFault(f"{quoted(path)} has no sheets")
         chosen = _choose(names, sheet, path)
         values = _cells(book[chosen], path)
         if formulas:  # a cell that was never computed shows its formula instead of nothing
@@ -164,7 +167,7 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
         raise
     except Exception as error:  # openpyxl raises nearly anything for a broken file
         raise ToolFault(
-            f"{path!r} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 200)}"
+            f"{quoted(path)} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 200)}"
         ) from None
     rows = _rectangle([tuple(map(_cell, row)) for row in values])
     others = tuple(f"{name!r} (hidden)" if name in hidden else repr(name) for name in names if name != chosen)
@@ -180,13 +183,13 @@ def _choose(names: list[str], sheet: str | None, path: str) -> str:
     if len(folded) == 1:
         return folded[0]
     raise ToolFault(
-        f"{path!r} has no sheet {sheet!r}; sheets: {', '.join(map(repr, names))}.{did_you_mean(sheet, names)}"
+        f"{quoted(path)} has no sheet {sheet!r}; sheets: {', '.join(map(repr, names))}.{did_you_mean(sheet, names)}"
     )
 
 
 def _cells(sheet: Any, path: str) -> list[tuple[Any, ...]]:
     if not hasattr(sheet, "reset_dimensions"):  # a chart sheet has no cells
-        raise ToolFault(f"the sheet {sheet.title!r} of {path!r} is a chart, not a table")
+        raise ToolFault(f"the sheet {sheet.title!r} of {quoted(path)} is a chart, not a table")
     sheet.reset_dimensions()  # what the file claims of its size is not to be trusted
     return _bounded(sheet.iter_rows(values_only=True), path)
 
@@ -197,11 +200,13 @@ def _bounded(rows: Iterable[tuple[Any, ...]], path: str) -> list[tuple[Any, ...]
     for row in rows:
         cells += len(row) + 1
         if cells > MAX_CELLS or len(row) > MAX_COLUMNS:
-            raise ToolFault(
-                f"{path!r} is too large a table: over {MAX_CELLS:,} cells or {MAX_COLUMNS:,} columns; use run_python"
-            )
+            raise _too_large(path)
         kept.append(row)
     return kept
+
+
+def _too_large(path: str) -> ToolFault:
+    return ToolFault(f"{quoted(path)} is too large a table: over {MAX_CELLS:,} cells or {MAX_COLUMNS:,} columns")
 
 
 def _uncomputed(values: tuple[Any, ...], written: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -234,5 +239,5 @@ def _rectangle(rows: list[Row]) -> list[Row]:
 
 def _csv(row: Row) -> str:
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([clip(cell, MAX_CELL) for cell in row])
-    return out.getvalue()
+    csv.writer(out, lineterminator="\n").writerow([clip(cell, MAX_CELL) for cell in row])
+    return out.getvalue()[:-1]

@@ -65,11 +65,11 @@ class Workspace:
             ToolFault: a path that leads elsewhere.
         """
         if path == MOUNT or path.startswith(MOUNT + "/"):
-            path = path[len(MOUNT) + 1 :]
+            path = path[len(MOUNT) :].lstrip("/")
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
         odd = "\0" in path or any("\ud800" <= c <= "\udfff" for c in path)
         if path.startswith("/") or ".." in parts or odd or len(parts) > MAX_DEPTH or len(path) > 4096:
-            raise ToolFault(f"only files of the workspace can be used, by relative path; got {_short(path)}")
+            raise ToolFault(f"only files of the workspace can be used, by relative path; got {quoted(path)}")
         return parts
 
     @contextmanager
@@ -81,31 +81,38 @@ class Workspace:
         """
         parts = self.parts(path)
         if not parts:
-            raise ToolFault(f"{_short(path)} is a directory, not a file. {self.hint(path)}")
+            raise ToolFault(f"{quoted(path)} is a directory, not a file. {self.hint(path)}")
         with self._directory(parts[:-1], path) as directory:
             try:
                 descriptor = os.open(parts[-1], _FILE, dir_fd=directory)
             except OSError as error:
                 raise self._fault(path, error) from None
-            with os.fdopen(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                if stat.S_ISDIR(status.st_mode):
-                    raise ToolFault(f"{_short(path)} is a directory, not a file. {self.hint(path)}")
-                if not stat.S_ISREG(status.st_mode):
-                    raise ToolFault(f"{_short(path)} is not a regular file")
-                if status.st_size > limit:
-                    raise ToolFault(
-                        f"{_short(path)} has {status.st_size:,} bytes; this tool reads at most {limit:,}. "
-                        "Use run_python to read a part of it."
-                    )
+            try:
+                self._check(path, os.fstat(descriptor), limit)
+                file = os.fdopen(descriptor, "rb")
+            except BaseException:
+                os.close(descriptor)
+                raise
+            with file:
                 yield file
+
+    def _check(self, path: str, status: os.stat_result, limit: int) -> None:
+        if stat.S_ISDIR(status.st_mode):
+            raise ToolFault(f"{quoted(path)} is a directory, not a file. {self.hint(path)}")
+        if not stat.S_ISREG(status.st_mode):
+            raise ToolFault(f"{quoted(path)} is not a regular file")
+        if status.st_size > limit:
+            raise ToolFault(
+                f"{quoted(path)} has {status.st_size:,} bytes; this tool reads at most {limit:,}. "
+                "Use run_python to read a part of it."
+            )
 
     def read(self, path: str, *, limit: int = MAX_FILE_BYTES) -> bytes:
         """The bytes of the file at ``path``; raises ToolFault as :meth:`open` does."""
         with self.open(path, limit=limit) as file:
             data = file.read(limit + 1)
         if len(data) > limit:  # it grew while it was read
-            raise ToolFault(f"{_short(path)} has more than {limit:,} bytes; this tool reads at most that")
+            raise ToolFault(f"{quoted(path)} has more than {limit:,} bytes; this tool reads at most that")
         return data
 
     def write(self, path: str, data: BinaryIO, *, limit: int) -> int:
@@ -116,14 +123,14 @@ class Workspace:
         """
         parts = self.parts(path)
         if not parts:
-            raise ToolFault(f"{_short(path)} is no file name")
+            raise ToolFault(f"{quoted(path)} is no file name")
         written = 0
         with self._directory(parts[:-1], path, create=True) as directory:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
                 descriptor = os.open(parts[-1], flags, 0o644, dir_fd=directory)
             except FileExistsError:
-                raise ToolFault(f"{_short(path)} exists already") from None
+                raise ToolFault(f"{quoted(path)} exists already") from None
             except OSError as error:
                 raise self._fault(path, error) from None
             with os.fdopen(descriptor, "wb") as file:
@@ -131,7 +138,7 @@ class Workspace:
                     written += len(chunk)
                     if written > limit:
                         os.unlink(parts[-1], dir_fd=directory)
-                        raise ToolFault(f"{_short(path)} would have more than {limit:,} bytes")
+                        raise ToolFault(f"{quoted(path)} would have more than {limit:,} bytes")
                     file.write(chunk)
         return written
 
@@ -182,8 +189,8 @@ class Workspace:
         files = [entry.path for entry in self.entries() if entry.kind == "file"]
         if not files:
             return "The workspace has no files."
-        name = path.rstrip("/").rsplit("/", 1)[-1]
-        same = [file for file in files if file.rsplit("/", 1)[-1] == name]
+        name = path.rstrip("/").rsplit("/", 1)[-1].casefold()
+        same = [file for file in files if file.rsplit("/", 1)[-1].casefold() == name]
         close = f" Did you mean {same[0]!r}?" if same and same[0] != path else did_you_mean(path, files, limit=1)
         more = f" and {len(files) - 20} more" if len(files) > 20 else ""
         return f"Files: {', '.join(files[:20])}{more}.{close}"
@@ -238,11 +245,12 @@ class Workspace:
 
     def _fault(self, path: str, error: OSError) -> ToolFault:
         if isinstance(error, FileNotFoundError):
-            return ToolFault(f"there is no {_short(path)}. {self.hint(path)}")
+            return ToolFault(f"there is no {quoted(path)}. {self.hint(path)}")
         if isinstance(error, NotADirectoryError) or error.errno in (errno.ELOOP, errno.ENXIO):
-            return ToolFault(f"{_short(path)} is not a plain path: links and special files are not followed")
-        return ToolFault(f"{_short(path)} cannot be opened: {error.strerror}")
+            return ToolFault(f"{quoted(path)} is not a plain path: links and special files are not followed")
+        return ToolFault(f"{quoted(path)} cannot be opened: {error.strerror}")
 
 
-def _short(path: str) -> str:
+def quoted(path: str) -> str:
+    """A path as error texts give it: in quotes, and not too long."""
     return repr(path if len(path) <= 200 else path[:200] + "…")

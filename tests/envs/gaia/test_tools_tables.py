@@ -1,0 +1,268 @@
+"""read_table: csv, tsv and xlsx of every kind, windows, and files made to hurt."""
+
+import datetime
+import io
+import time
+import zipfile
+
+import openpyxl
+import pytest
+from gaia_tools import served
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.gaia.tools.base import ToolFault
+from envs.gaia.tools.tables import Sheet, load, show
+
+
+def workbook(path, **sheets):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return book
+
+
+def rows_of(data: bytes, name: str, sheet=None):
+    return load(io.BytesIO(data), name, sheet).rows
+
+
+async def test_a_small_csv_is_shown_whole(tmp_path):
+    (tmp_path / "a.csv").write_text('name,price\n"Smith, J",12.50\n"say ""hi""",3\n')
+    async with served(tmp_path) as session:
+        assert await session.ok("read_table", path="a.csv") == 'name,price\n"Smith, J",12.50\n"say ""hi""",3'
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "rows"),
+    [
+        ("a.csv", b"a;b\n1;2\n", [("a", "b"), ("1", "2")]),
+        ("a.csv", b"a\tb\n1\t2\n", [("a", "b"), ("1", "2")]),
+        ("a.tsv", b"a\tb,c\n1\t2\n", [("a", "b,c"), ("1", "2")]),
+        ("a.csv", b"\xef\xbb\xbfa,b\r\n1,2\r\n", [("a", "b"), ("1", "2")]),
+        ("a.csv", "é,b\n1,2\n".encode("latin-1"), [("é", "b"), ("1", "2")]),
+        ("a.csv", "é,b\n1,2\n".encode("utf-16"), [("é", "b"), ("1", "2")]),
+        ("a.csv", b'a,b\n"x\ny",2\n\n3,4\n', [("a", "b"), ("x\ny", "2"), ("3", "4")]),
+        ("A.CSV", b"only\n1\n2\n", [("only",), ("1",), ("2",)]),
+        ("a.csv", b"", []),
+        ("a.csv", b"a,b\n1\n1,2,3\n", [("a", "b"), ("1",), ("1", "2", "3")]),
+    ],
+)
+def test_delimited_files(name, data, rows):
+    assert rows_of(data, name) == rows
+
+
+async def test_windows_say_what_is_left(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n" + "".join(f"{i}\n" for i in range(120)))
+    async with served(tmp_path) as session:
+        first = (await session.ok("read_table", path="a.csv")).splitlines()
+        assert first[:2] == ["n", "0"] and first[-1] == "[rows 0 to 49 of 120; 70 more: start=50]"
+        middle = (await session.ok("read_table", path="a.csv", start=50, rows=60)).splitlines()
+        assert middle[:2] == ["n", "50"] and middle[-1] == "[rows 50 to 109 of 120; 10 more: start=110]"
+        last = (await session.ok("read_table", path="a.csv", start=110)).splitlines()
+        assert last[-2:] == ["119", "[rows 110 to 119 of 120]"]
+        assert "0 to 119" in await session.refused("read_table", path="a.csv", start=120)
+        assert len((await session.ok("read_table", path="a.csv", rows=200)).splitlines()) == 121
+
+
+async def test_wide_rows_and_long_cells_are_cut(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{i},{'x' * 3000}\n" for i in range(100)))
+    async with served(tmp_path) as session:
+        text = await session.ok("read_table", path="a.csv")
+    assert len(text) < 14_000
+    assert "more: start=" in text and "…" in text
+
+
+async def test_workbooks_name_their_sheets(tmp_path):
+    workbook(
+        tmp_path / "b.xlsx",
+        Sales=[["k", "v"], ["x", 1]],
+        Notes=[["n"], ["secret"]],
+        Empty=[],
+        **{"Q 3": [["q"], [2.5]]},
+    )
+    async with served(tmp_path) as session:
+        assert await session.ok("read_table", path="b.xlsx") == (
+            "[sheet 'Sales'; other sheets: 'Notes', 'Empty', 'Q 3']\nk,v\nx,1"
+        )
+        assert (await session.ok("read_table", path="b.xlsx", sheet="Notes")).endswith("\nn\nsecret")
+        assert (await session.ok("read_table", path="b.xlsx", sheet="q 3")).endswith("\nq\n2.5")
+        assert "other sheets" in await session.ok("read_table", path="b.xlsx", sheet="Empty")
+        text = await session.refused("read_table", path="b.xlsx", sheet="Note")
+        assert "Did you mean 'Notes'" in text and "'Q 3'" in text
+
+
+def test_cells_of_every_type():
+    out = io.BytesIO()
+    workbook(
+        out,
+        S=[
+            ["int", "float", "whole", "bool", "date", "datetime", "time", "none", "text"],
+            [
+                7,
+                2.5,
+                3.0,
+                True,
+                datetime.date(2024, 3, 5),
+                datetime.datetime(2024, 3, 5, 6, 7),
+                datetime.time(1, 2),
+                None,
+                "007",
+            ],
+        ],
+    )
+    assert rows_of(out.getvalue(), "x.xlsx")[1] == (
+        "7",
+        "2.5",
+        "3",
+        "TRUE",
+        "2024-03-05",
+        "2024-03-05 06:07:00",
+        "01:02:00",
+        "",
+        "007",
+    )
+
+
+def test_formulas_merged_and_hidden_cells():
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "Main"
+    for row in (["a", "b", None], [1, 2, None], [3, 4, None], [None, None, None], ["total", "=SUM(B2:B3)", None]):
+        sheet.append(row)
+    sheet.merge_cells("A1:A1")
+    sheet.merge_cells("A2:A3")
+    sheet.row_dimensions[3].hidden = True
+    book.create_sheet("Secret").sheet_state = "hidden"
+    out = io.BytesIO()
+    book.save(out)
+    found = load(io.BytesIO(out.getvalue()), "x.xlsx")
+    assert found.rows == [("a", "b"), ("1", "2"), ("", "4"), ("", ""), ("total", "=SUM(B2:B3)")]
+    assert found.others == ("'Secret' (hidden)",)
+
+
+def test_a_computed_formula_shows_its_value(tmp_path):
+    """As Excel writes it, with the cached value beside the formula."""
+    out = io.BytesIO()
+    workbook(out, S=[["a"], ["=1+1"]])
+    patched = io.BytesIO()
+    with zipfile.ZipFile(out) as old, zipfile.ZipFile(patched, "w") as new:
+        for name in old.namelist():
+            body = old.read(name)
+            if name.endswith("sheet1.xml"):
+                assert b"<v></v>" in body or b"<v/>" in body or b"<v />" in body
+                for empty in (b"<v></v>", b"<v/>", b"<v />"):
+                    body = body.replace(empty, b"<v>2</v>")
+            new.writestr(name, body)
+    assert rows_of(patched.getvalue(), "x.xlsx") == [("a",), ("2",)]
+
+
+async def test_compact_rows_are_words(tmp_path):
+    (tmp_path / "a.csv").write_text("name,net price\nzor,12\nmal,40\n")
+    (tmp_path / "one.csv").write_text("n\n1\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "long.csv").write_text("n,v\n" + "a,1\n" * 300)
+    async with served(tmp_path, compact=True) as session:
+        assert await session.ok("read_table", path="a.csv") == "net price\nzor 12\nmal 40"
+        assert await session.ok("read_table", path="one.csv") == "n\n1"
+        assert await session.ok("read_table", path="empty.csv") == "none"
+        assert (await session.ok("read_table", path="long.csv")).endswith("a 1\n100 more")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.pdf", b"%PDF", "try read_document"),
+        ("a", b"x", "try read_document"),
+        ("a.xlsx", b"", "damaged or not what its name says"),
+        ("a.xlsx", b"PK\x03\x04broken", "damaged or not what its name says"),
+        ("a.csv", b"a,b\0c\n" * 10, "binary file"),
+        ("a.csv", b"\x89PNG\r\n\x1a\n\0\0\0", "binary file"),
+        ("a.csv", b'a,"' + b"x" * 200_000, "not a well-formed table"),
+    ],
+)
+def test_what_is_no_table_is_refused(name, data, message):
+    with pytest.raises(ToolFault, match=message):
+        load(io.BytesIO(data), name)
+
+
+def minimal_xlsx(sheet: bytes, *, doctype: bytes = b"", dimension: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    workbook(out, S=[["a"], [1]])
+    patched = io.BytesIO()
+    with zipfile.ZipFile(out) as old, zipfile.ZipFile(patched, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            body = old.read(name)
+            if name.endswith("sheet1.xml"):
+                head, tail = body.split(b"<sheetData>", 1)
+                body = doctype + head + b"<sheetData>" + sheet + b"</sheetData>" + tail.split(b"</sheetData>")[1]
+            new.writestr(name, body)
+    return patched.getvalue()
+
+
+def test_a_lying_dimension_costs_nothing():
+    data = minimal_xlsx(b'<row r="1"><c r="A1" t="inlineStr"><is><t>k</t></is></c></row>')
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sheet = archive.read("xl/worksheets/sheet1.xml")
+    assert b"<dimension" in sheet
+    start = time.process_time()
+    assert rows_of(data.replace(b"A1:A2", b"A1:XFD1048576"), "x.xlsx") == [("k",)]
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "sheet",
+    [
+        b'<row r="1048576"><c r="A1048576"><v>1</v></c></row>',
+        b'<row r="1"><c r="XFD1"><v>1</v></c></row>',
+        b'<row r="900000"><c r="ALL900000"><v>1</v></c></row>',
+        b'<row r="1"><c r="A1"><v>1</v></c></row>' * 600_000,
+    ],
+    ids=["far down", "far right", "far", "many rows"],
+)
+def test_a_huge_sheet_is_refused_in_time(sheet):
+    start = time.process_time()
+    with pytest.raises(ToolFault, match=r"too large a table|would unpack|cannot be read"):
+        rows_of(minimal_xlsx(sheet), "x.xlsx")
+    assert time.process_time() - start < 15
+
+
+def test_an_xlsx_bomb_is_refused_before_it_is_inflated():
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/worksheets/sheet1.xml", b"0" * (200 << 20))
+    start = time.process_time()
+    with pytest.raises(ToolFault, match="would unpack to"):
+        rows_of(out.getvalue(), "x.xlsx")
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize("code", ["ascii", "utf-16"])
+def test_entities_in_a_workbook_are_refused(code):
+    laughs = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "' + "&a;" * 1000 + '">]>'
+    data = minimal_xlsx(b"", doctype=laughs.encode(code))
+    with pytest.raises(ToolFault, match="declares XML entities"):
+        rows_of(data, "x.xlsx")
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=12)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=6).filter(lambda r: any(map(any, r))))
+def test_any_csv_comes_back_as_csv(rows):
+    import csv
+
+    rows = [row for row in rows if any(row)] or [["x", "y"]]
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    data = out.getvalue().encode()
+    if "," not in out.getvalue().split("\n")[0] or any(m in out.getvalue().split("\n")[0] for m in ";\t|"):
+        return  # the first line decides the delimiter
+    loaded = load(io.BytesIO(data), "a.csv").rows
+    assert [tuple(row) for row in rows] == [tuple(row) for row in loaded]
+    shown = show(Sheet(loaded), 0, 50)
+    assert [tuple(r) for r in csv.reader(io.StringIO(shown, newline=""))] == [tuple(row) for row in rows]
