@@ -156,7 +156,9 @@ def train(
         result = adapter(trainer).train(
             choice.spec, model=model, output_dir=str(output), config=settings, **key_values(overrides)
         )
-        out.result({"trainer": trainer, **dataclasses.asdict(result)}, show=out.fields)
+        # Not asdict: it rebuilds what the result holds, and a Counter does not survive that.
+        fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+        out.result({"trainer": trainer, **fields}, show=out.fields)
 
 
 @app.command()
@@ -177,6 +179,7 @@ def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[st
         "env_id": choice.spec.id,
         "env_kwargs": choice.kwargs,
         "split": choice.setting("split"),
+        "scorer": choice.setting("scorer"),
         "policy": policy,
         "policy_args": shown,
     }

@@ -42,7 +42,7 @@ class Journal:
 
     Args:
         path: the file; it and its folder are made where absent.
-        sync_every_s: seconds after which an append also synchronises the disk.
+        sync_every_s: seconds after which an append also has the disk synchronised, without waiting for it.
 
     Raises:
         ConfigError: another live process writes this journal.
@@ -64,6 +64,7 @@ class Journal:
             os.close(self._fd)
             raise
         self._synced = time.monotonic()
+        self._syncing = threading.Thread()  # not started: nothing to wait for
 
     @property
     def closed(self) -> bool:
@@ -78,15 +79,19 @@ class Journal:
                 raise ValueError(f"journal {self.path} is closed")
             while line:
                 line = line[os.write(self._fd, line) :]
-            if time.monotonic() - self._synced >= self._sync_every_s:
-                os.fsync(self._fd)
+            if time.monotonic() - self._synced >= self._sync_every_s and not self._syncing.is_alive():
+                # Beside the caller: it may be an event loop, and a slow disk takes a second for this.
                 self._synced = time.monotonic()
+                self._syncing = threading.Thread(target=os.fsync, args=(self._fd,), name="aworld-gym-journal")
+                self._syncing.start()
 
     def close(self) -> None:
         """Synchronise and close; more than once is harmless."""
         with self._lock:
             if not self.closed:
                 fd, self._fd = self._fd, -1
+                if self._syncing.ident is not None:
+                    self._syncing.join()
                 try:
                     os.fsync(fd)
                 finally:

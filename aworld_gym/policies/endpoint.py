@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 
-from aworld_gym.errors import ConfigError, InfraError, MissingDependencyError, describe
+from aworld_gym.errors import ConfigError, InfraError, describe
 from aworld_gym.policies.chat_format import IMAGES, reply_message, wire_messages
 from aworld_gym.types import Message
 
@@ -92,6 +92,7 @@ class OpenAIPolicy:
         self._extra = dict(extra or {})
         self._client: tuple[tuple[int, int], AsyncOpenAI] | None = None
         self._served = False
+        self._in_flight = 0
         self.name = f"openai:{self.model}"
 
     def episode(
@@ -107,12 +108,29 @@ class OpenAIPolicy:
             InfraError: the endpoint failed, retries included.
             ConfigError: the endpoint refused, and has not yet answered anything.
         """
-        import openai
-
         # An empty list of tools is refused by some endpoints, so it is left out.
         request: dict[str, Any] = {"model": self.model, "messages": messages, **self._options}
         if tools:
             request["tools"] = list(tools)
+        self._in_flight += 1
+        try:
+            return await self._tried(request)
+        finally:
+            self._in_flight -= 1
+
+    async def aclose(self) -> None:
+        """Close the client's connections; a later request opens it again.
+
+        While requests are under way (of another rollout with the same policy) nothing is closed: the last one
+        to end does it.
+        """
+        if self._client is not None and not self._in_flight:
+            (_, client), self._client = self._client, None
+            await client.close()
+
+    async def _tried(self, request: dict[str, Any]) -> Any:
+        import openai
+
         for attempt in range(self.retries + 1):
             try:
                 completion = await self._connected().chat.completions.create(**request, extra_body=self._extra or None)
@@ -135,22 +153,12 @@ class OpenAIPolicy:
                 await asyncio.sleep(min(0.5 * 2**attempt, _MAX_BACKOFF_S))
         raise InfraError("server_protocol", f"{self._where()}: {problem}", server="llm")
 
-    async def aclose(self) -> None:
-        """Close the client's connections; a later request opens it again."""
-        if self._client is not None:
-            (_, client), self._client = self._client, None
-            await client.close()
-
     def _connected(self) -> AsyncOpenAI:
         # A client belongs to one event loop of one process.
         key = (os.getpid(), id(asyncio.get_running_loop()))
         if self._client is None or self._client[0] != key:
-            try:
-                from openai import AsyncOpenAI
-            except ImportError as error:
-                raise MissingDependencyError(
-                    "the openai policy needs the package 'openai': pip install openai"
-                ) from error
+            from openai import AsyncOpenAI  # here: importing the client takes a second
+
             client = AsyncOpenAI(
                 api_key=self._api_key, base_url=self.base_url, timeout=self.timeout_s, max_retries=self.retries
             )

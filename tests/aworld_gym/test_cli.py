@@ -13,6 +13,7 @@ import psutil
 import pytest
 from chat_endpoint import ChatEndpoint, call, completion, refusal
 
+from adapters.common import EpisodeCounts, TrainResult
 from aworld_gym.cli import app
 from aworld_gym.trajectory import read_jsonl
 
@@ -313,19 +314,12 @@ def test_a_server_that_does_not_start_shows_its_stderr(run, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
 def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, suffix):
-    import dataclasses
-
-    @dataclasses.dataclass
-    class Result:
-        checkpoint: Path
-        metrics: list
-
     got = {}
 
     def train(env, **kwargs):
         print("noise from a trainer")
         got.update(kwargs, env=env)
-        return Result(Path("runs/x/checkpoint"), [{"loss": 1.0}])
+        return TrainResult(Path("runs/x/model"), [{"loss": 1.0}], Path("runs/x/e.jsonl"), EpisodeCounts(episodes=3))
 
     monkeypatch.setitem(sys.modules, "adapters.trl", types.SimpleNamespace(train=train))
     config = tmp_path / f"c{suffix}"
@@ -344,7 +338,13 @@ def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, suffi
     )
     code, out, err = run("train", ENV, *args, "--json")
     assert code == 0, err
-    assert only_json(out) == {"trainer": "trl", "checkpoint": "runs/x/checkpoint", "metrics": [{"loss": 1.0}]}
+    assert only_json(out) == {
+        "trainer": "trl",
+        "checkpoint": "runs/x/model",
+        "metrics": [{"loss": 1.0}],
+        "episodes": "runs/x/e.jsonl",
+        "counts": {"episodes": 3},
+    }
     assert got["env"].id == "CliTest/Small-v0" and got["env"].kwargs == {"split": "test"}
     rest = {k: v for k, v in got.items() if k != "env"}
     assert rest == {"model": "some/model", "output_dir": "runs/x", "config": {"learning_rate": 1e-5}, "max_steps": 3}

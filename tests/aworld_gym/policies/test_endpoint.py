@@ -170,3 +170,19 @@ def test_one_policy_serves_several_loops_one_after_another():
         policy = OpenAIPolicy("m", base_url=endpoint.url)
         for _ in range(3):
             assert asyncio.run(agent_of(policy).act(START))["content"] == "ok"
+
+
+def test_closing_waits_for_requests_of_others():
+    with ChatEndpoint(lambda body, number: Reply(completion({"content": "ok"}).body, delay_s=0.3)) as endpoint:
+        policy = OpenAIPolicy("m", base_url=endpoint.url, retries=0)
+
+        async def two_rollouts():
+            running = asyncio.create_task(agent_of(policy).act(START))
+            await asyncio.sleep(0.1)
+            await policy.aclose()  # one of them ends
+            said = await running
+            await policy.aclose()
+            return said
+
+        assert asyncio.run(two_rollouts())["content"] == "ok"
+        assert policy._client is None
