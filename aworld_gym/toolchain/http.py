@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from aworld_gym.toolchain import compat
 _MARK = "aworld_gym"
 _CODE = -32099  # of answers made here; within the range that JSON-RPC leaves to implementations
 _BODY_CHARS = 500
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 
 
@@ -87,17 +89,23 @@ def _client_class() -> Any:
             self._inner, self._answer = inner, answer
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            resumable, last, why = False, b"\n", "the stream of the reply ended before the reply"
+            held = bytearray()  # the event that is not complete yet; of one that breaks off, nothing is passed on
+            resumable, why = False, "the stream of the reply ended before the reply"
             try:
                 async for chunk in self._inner:
-                    # events with an id can be asked for again, and the SDK does so
-                    resumable = resumable or b"\nid:" in last[-3:] + chunk or (last == b"\n" and chunk[:3] == b"id:")
-                    last = chunk
-                    yield chunk
+                    seen = max(0, len(held) - 3)
+                    held += chunk
+                    end = max((at + len(b) for b in _BLANK_LINES if (at := held.rfind(b, seen)) >= 0), default=0)
+                    if end:
+                        events = bytes(held[:end])
+                        del held[:end]
+                        # events with an id can be asked for again, and the SDK does so
+                        resumable = resumable or re.search(rb"(^|[\r\n])id:", events) is not None
+                        yield events
             except httpx.TransportError as error:
                 why = describe(error)
             if not resumable:  # the SDK stops reading at the first answer, so this one is seen only where none came
-                yield b"\n\nevent: message\ndata: " + self._answer(why) + b"\n\n"
+                yield b"event: message\ndata: " + self._answer(why) + b"\n\n"
 
         async def aclose(self) -> None:
             await self._inner.aclose()
@@ -114,7 +122,7 @@ def _client_class() -> Any:
             try:
                 async with asyncio.timeout(_DELETE_TIMEOUT_S if request.method == "DELETE" else None):
                     response = await super().send(request, **kwargs)
-                    if response.status_code >= 400 or _is_json(response):
+                    if response.status_code >= 400 or not _is(response, "text/event-stream"):
                         await response.aread()
             except (httpx.TransportError, TimeoutError) as error:
                 never = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -123,8 +131,12 @@ def _client_class() -> Any:
                 return self._answer(request, InfraError("host_unreachable", text, delivered=delivered))
             if response.status_code >= 400:
                 return self._answer(request, _refusal(request, response), _rpc_code(response))
-            if self._streamable and request.method == "POST" and not _is_json(response):
-                response.stream = Ending(response.stream, functools.partial(self._broken, request))
+            if self._streamable and request.method == "POST" and response.status_code < 300:
+                wrong = _wrong(request, response)
+                if wrong is not None:
+                    return self._answer(request, InfraError("server_protocol", f"{_origin(request)} {wrong}"))
+                if _is(response, "text/event-stream"):
+                    response.stream = Ending(response.stream, functools.partial(self._broken, request))
             return response
 
         def _answer(self, request: Any, error: InfraError, code: int | None = None) -> Any:
@@ -144,8 +156,32 @@ def _client_class() -> Any:
     return Client
 
 
-def _is_json(response: Any) -> bool:
-    return bool(response.headers.get("content-type", "").lower().startswith("application/json"))
+def _is(response: Any, kind: str) -> bool:
+    return bool(response.headers.get("content-type", "").lower().startswith(kind))
+
+
+def _wrong(request: Any, response: Any) -> str | None:
+    """Why a reply is none to its request; None if it may be. (The SDK would let some of these hang.)"""
+    number = _rpc_id(request)
+    if number is None or _is(response, "text/event-stream"):
+        return None
+    said = _excerpt(response.text)
+    if response.status_code == 202 or not said:
+        return f"answered {response.status_code} to a request, and nothing more"
+    if not _is(response, "application/json"):
+        return f"answered with {response.headers.get('content-type')!r}, not with JSON or events: {said}"
+    try:
+        body = json.loads(response.content)
+    except ValueError as error:
+        return f"answered with broken JSON ({error}): {said}"
+    if not isinstance(body, dict) or not ({"result", "error"} & body.keys()) or str(body.get("id")) != str(number):
+        return f"answered with JSON that is no answer to this request: {said}"
+    return None
+
+
+def _excerpt(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _BODY_CHARS else text[:_BODY_CHARS] + "…"
 
 
 def _origin(request: Any) -> str:
@@ -177,8 +213,7 @@ def _rpc_code(response: Any) -> int | None:
 
 def _refusal(request: Any, response: Any) -> InfraError:
     """What an HTTP status means. What the server said is part of it."""
-    status, body = response.status_code, response.text.strip()
-    said = body if len(body) <= _BODY_CHARS else body[:_BODY_CHARS] + "…"
+    status, said = response.status_code, _excerpt(response.text)
     text = f"{_origin(request)} answered {status} {response.reason_phrase}: {said or '(no body)'}"
     in_session = "mcp-session-id" in request.headers
     if status in (401, 403):
@@ -188,7 +223,7 @@ def _refusal(request: Any, response: Any) -> InfraError:
         return InfraError("host_refused", text, delivered=False)
     if status in (429, 503):
         return InfraError("host_refused", text, delivered=False)
-    if in_session and (status == 404 or (status == 400 and "session" in body.lower())):
+    if in_session and (status == 404 or (status == 400 and "session" in said.lower())):
         return InfraError("session_lost", text, delivered=False)
     if status in (502, 504):
         return InfraError("host_unreachable", text)

@@ -123,11 +123,6 @@ class Pool:
         self._ending: set[asyncio.Task[None]] = set()  # never cancelled: they hold what must be closed
         self._closed = False
 
-    @property
-    def reuses(self) -> bool:
-        """Whether any of the servers can be reset."""
-        return any(config.reset_tool for config in self._configs.values())
-
     def take(self) -> Bundle | None:
         """A bundle that is ready, if there is one; others are begun in its place."""
         taken = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-from aworld_gym.errors import did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -250,12 +249,16 @@ class Arguments:
                 missing = [name for name in error.validator_value if name not in error.instance]
                 name = next((m for m in missing if repr(m) in error.message), missing[0] if missing else "?")
                 known = error.schema.get("properties") or {}
-                close = did_you_mean(name, [key for key in error.instance if key not in known])
-                return f"{at}`{name}` is required{' but missing' if not close else f', and missing.{close[:-1]}'}"
+                misspelt = _close(name, [key for key in error.instance if key not in known])
+                hint = f" (it is not `{misspelt}`)" if misspelt else ""
+                return f"{at}`{name}` is required but missing{hint}"
             case "additionalProperties" if error.validator_value is False:
                 known = error.schema.get("properties") or {}
                 extra = [key for key in error.instance if key not in known]
-                return at + "; ".join(f"`{key}` is not known.{did_you_mean(key, known)}".rstrip(".") for key in extra)
+                hints = [(key, _close(key, known)) for key in extra]
+                return at + ", ".join(
+                    f"`{k}` is not known" + (f" (is it `{hint}`?)" if hint else "") for k, hint in hints
+                )
             case "type":
                 types = error.validator_value
                 return f"{at}expected {' or '.join(types) if isinstance(types, list) else types}, got {got}"
@@ -284,6 +287,13 @@ def _alternatives(error: Any) -> str:
         elif isinstance(kind, str):
             wants.append(kind)
     return f"expected {' or '.join(dict.fromkeys(wants))}" if wants else "does not fit any of the allowed forms"
+
+
+def _close(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that ``name`` was probably meant to be, whatever the case."""
+    folded = {candidate.casefold(): candidate for candidate in candidates}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[found[0]] if found else None
 
 
 def _short(value: Any, limit: int = 60) -> str:

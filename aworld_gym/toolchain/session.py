@@ -86,47 +86,56 @@ class Lease:
         return self.shared or not self.connection.changes
 
 
-class ToolSession:
-    """One episode's tools. Made by ``Toolchain.open``; all methods run on the background loop.
+class Grant:
+    """What an episode was given; taken back once.
 
-    Attributes:
-        tools: OpenAI tool schemas, in order. Shared with other sessions: read-only.
-        workspace: the episode's own directory.
+    Args:
+        episode: its workspace.
+        take_back: gives everything back.
     """
 
-    def __init__(
-        self,
-        table: ToolTable,
-        leases: Mapping[str, Lease],
-        episode: Episode,
-        limits: Limits,
-        release: Callable[[], Coroutine[Any, Any, None]],
-        owner: object,
-    ):
+    def __init__(self, episode: Episode, take_back: Callable[[Grant], Coroutine[Any, Any, None]]):
+        self.episode, self._take_back = episode, take_back
+        self.leases: dict[str, Lease] = {}
+        self.table = ToolTable((), {})
+        self._release: asyncio.Task[None] | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether it has been, or is being, taken back."""
+        return self._release is not None
+
+    async def release(self) -> None:
+        """Give everything back. Idempotent; goes on in the background if the caller is cancelled."""
+        if self._release is None:
+            self._release = asyncio.create_task(self._take_back(self))
+        await asyncio.shield(self._release)
+
+
+class ToolSession:
+    """One episode's tools. Made by ``Toolchain.open``; all methods run on the background loop."""
+
+    def __init__(self, grant: Grant, limits: Limits, owner: object):
+        self._grant, self._limits = grant, limits
         self._owner = owner  # a toolchain that is forgotten closes its sessions: not while one is held
-        self._table, self._leases, self._episode, self._limits, self._release = table, leases, episode, limits, release
-        self._closing: asyncio.Task[None] | None = None
-        counters.opened += 1
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """OpenAI tool schemas, in order; read-only."""
-        return self._table.schemas
+        """OpenAI tool schemas, in order. Shared with other sessions: read-only."""
+        return self._grant.table.schemas
 
     @property
     def workspace(self) -> Path:
         """The episode's own directory."""
-        return self._episode.workspace
+        return self._grant.episode.workspace
 
     def check(self, name: str, arguments: Any) -> tuple[str, str] | None:
         """What is wrong with a call, without calling: ``(kind, text)``, or None."""
-        route = self._table.routes.get(name) if isinstance(name, str) else None
+        routes = self._grant.table.routes
+        route = routes.get(name) if isinstance(name, str) else None
         if route is None:
-            known = ", ".join(self._table.routes)
-            return (
-                "call_unknown_tool",
-                f"there is no tool {name!r}.{did_you_mean(str(name), self._table.routes)} The tools are: {known}",
-            )
+            hint = did_you_mean(str(name), routes)
+            return "call_unknown_tool", f"there is no tool {name!r}.{hint} The tools are: {', '.join(routes)}"
         if not isinstance(arguments, Mapping):
             return (
                 "call_bad_arguments",
@@ -150,7 +159,7 @@ class ToolSession:
         if problem is not None:
             return content.error_result(*problem, call_id=call_id, name=str(name), max_chars=limit)
         try:
-            raw = await self._send(self._table.routes[name], content.sendable(arguments))
+            raw = await self._send(self._grant.table.routes[name], content.sendable(arguments))
         except CallTimeout as timeout:
             spent = time.perf_counter() - started
             return content.error_result(
@@ -163,22 +172,14 @@ class ToolSession:
         return content.tool_result(raw, call_id=call_id, name=name, max_chars=limit, duration_s=spent)
 
     async def aclose(self) -> None:
-        """Give everything back. Idempotent; goes on in the background if the caller is cancelled."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)
-
-    async def _close(self) -> None:
-        try:
-            await self._release()
-        finally:
-            counters.closed += 1
+        """Close: idempotent, and goes on in the background if the caller is cancelled."""
+        await self._grant.release()
 
     async def _send(self, route: Route, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call, and call again where that is certainly harmless, within the one deadline of a call."""
-        if self._closing is not None:
+        if self._grant.released:
             raise InfraError("session_lost", "the tool session is closed", server=route.server, delivered=False)
-        lease = self._leases[route.server]
+        lease = self._grant.leases[route.server]
         changes = 0 if route.read_only else 1
         left = self._limits.call_timeout_s
         for pause in (*BACKOFF_S, None):

@@ -16,7 +16,8 @@ from aworld_gym.toolchain.config import ServerConfig, ToolchainConfig, load_conf
 from aworld_gym.toolchain.connection import Connection
 from aworld_gym.toolchain.pool import Bundle, Pool, close_all, open_all, shared
 from aworld_gym.toolchain.schema import Arguments, aliases, openai_tool
-from aworld_gym.toolchain.session import Lease, Route, ToolSession, ToolTable
+from aworld_gym.toolchain.session import Grant, Lease, Route, ToolSession, ToolTable
+from aworld_gym.toolchain.stats import counters
 from aworld_gym.toolchain.workspace import Episode
 from aworld_gym.types import Limits
 
@@ -72,7 +73,7 @@ class Toolchain:
             weakref.finalize(self, _abandon, self._runtime).atexit = False
         assert self._runtime is not None
         grant = await self._runtime.grant(public or {})
-        return ToolSession(grant.table, grant.leases, grant.episode, self.limits, grant.release, owner=self)
+        return ToolSession(grant, self.limits, owner=self)
 
     async def aclose(self) -> None:
         """Close every session, pooled and shared ones included. It may be opened again."""
@@ -84,24 +85,6 @@ class Toolchain:
         return {**self.__dict__, "_runtime": None}
 
 
-class _Grant:
-    """What one episode was given."""
-
-    def __init__(self, runtime: _Runtime, bundle: Bundle):
-        self._runtime, self.bundle = runtime, bundle
-        self.leases: dict[str, Lease] = {}
-        self.table = ToolTable((), {})
-
-    @property
-    def episode(self) -> Episode:
-        """The workspace."""
-        return self.bundle.episode
-
-    async def release(self) -> None:
-        """Give it back."""
-        await self._runtime.take_back(self)
-
-
 class _Runtime:
     """The live part of a toolchain, in one process."""
 
@@ -111,58 +94,57 @@ class _Runtime:
         self._shared = {c.name: shared(c) for c in config.servers if c.scope == "shared"}
         self._own = {c.name: c for c in config.servers if c.scope == "episode"}
         self._pool = Pool([c for c in self._own.values() if c.pool], limits.open_timeout_s)
-        self._grants: set[_Grant] = set()
+        self._grants: set[Grant] = set()
         self._listed: dict[str, list[dict[str, Any]]] = {}
         self._table: ToolTable | None = None
         _runtimes.add(self)
 
-    async def grant(self, public: Mapping[str, Any]) -> _Grant:
+    async def grant(self, public: Mapping[str, Any]) -> Grant:
         """Sessions and a workspace for one episode."""
         bundle = self._pool.take() or Bundle(Episode())
-        grant = _Grant(self, bundle)
-        self._grants.add(grant)
         try:
             bundle.episode.begin(public)
             opening = {n: self._open(n, bundle.episode) for n in self._own if n not in bundle.connections}
             opening |= {name: server.acquire(self._limits.open_timeout_s) for name, server in self._shared.items()}
             connections = bundle.connections | await open_all(opening, self._give_up)
-            for name in (config.name for config in self._config.servers):  # in the order of the configuration
-                reopen = partial(self._reopen, name, grant)
-                grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
+        except BaseException:
+            await bundle.aclose()
+            raise
+        grant = Grant(bundle.episode, self._take_back)
+        for name in (config.name for config in self._config.servers):  # in the order of the configuration
+            reopen = partial(self._reopen, name, grant)
+            grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
+        self._grants.add(grant)
+        counters.opened += 1
+        try:
             grant.table = self._table_of(grant.leases)
         except BaseException:
-            await self.take_back(grant)
+            await grant.release()
             raise
         return grant
 
-    async def take_back(self, grant: _Grant) -> None:
+    async def _take_back(self, grant: Grant) -> None:
         """End an episode: shared sessions stay, pooled ones are reset, the others close."""
-        if grant not in self._grants:
-            return
-        self._grants.discard(grant)
-        bundle, keep = grant.bundle, {}
+        own = {name: lease.connection for name, lease in grant.leases.items() if name not in self._shared}
+        keep = {name: c for name, c in own.items() if self._own[name].reset_tool}
         try:
-            for name, lease in grant.leases.items():
-                if name in self._shared:
-                    await self._shared[name].release(lease.connection)
-                else:
-                    bundle.connections[name] = lease.connection
-            if self._pool.reuses and grant.leases:
-                keep = {n: c for n, c in bundle.connections.items() if self._own[n].reset_tool}
+            await close_all(c for name, c in own.items() if name not in keep)
+            for name, server in self._shared.items():
+                await server.release(grant.leases[name].connection)
         finally:
-            await close_all(c for n, c in bundle.connections.items() if n not in keep)
+            self._grants.discard(grant)
+            counters.closed += 1
             if keep:
-                self._pool.give_back(Bundle(bundle.episode, keep))
+                self._pool.give_back(Bundle(grant.episode, keep))
             else:
-                bundle.episode.remove()
+                grant.episode.remove()
 
     async def aclose(self) -> None:
         """Close everything."""
         if self.pid != os.getpid():
             return
         _runtimes.discard(self)
-        for grant in list(self._grants):
-            await self.take_back(grant)
+        await asyncio.gather(*(grant.release() for grant in self._grants))
         await self._pool.aclose()
         servers, self._shared = self._shared, {}
         for server in servers.values():
@@ -171,7 +153,7 @@ class _Runtime:
     def _open(self, name: str, episode: Episode) -> Coroutine[Any, Any, Connection]:
         return Connection.open(self._own[name], episode, self._limits.open_timeout_s)
 
-    async def _reopen(self, name: str, grant: _Grant) -> Connection:
+    async def _reopen(self, name: str, grant: Grant) -> Connection:
         """Another session with a server whose session was lost."""
         lost = grant.leases[name].connection
         if name in self._shared:

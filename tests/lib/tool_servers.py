@@ -51,6 +51,7 @@ async def session_of(servers: dict, *, tools=None, public=None, **limits):
 
 def on_loop(function):
     """Run an ``async def`` test on the package's own loop, where sessions live."""
+
     @functools.wraps(function)
     def test(*args, **kwargs):
         return loop.run(function(*args, **kwargs), timeout=120)

@@ -13,9 +13,18 @@ from aworld_gym.toolchain import stats
 def no_leaks(monkeypatch):
     """Every test leaves all sessions closed and no process behind."""
     monkeypatch.syspath_prepend(str(SERVERS))
+    before = open_counts()
     yield
-    now = stats()
-    assert (now.opened, now.connections_opened) == (now.closed, now.connections_closed)
-    assert now.processes_started == now.processes_ended
+    assert open_counts() == before
     left = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
     assert not left, left
+
+
+def open_counts() -> dict[str, int]:
+    """What is open, by the process's own counters."""
+    now = stats()
+    return {
+        "sessions": now.opened - now.closed,
+        "connections": now.connections_opened - now.connections_closed,
+        "processes": now.processes_started - now.processes_ended,
+    }

@@ -19,7 +19,7 @@ from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.toolchain import loop, stats
 
 
-async def text_of(session, name, **arguments):
+async def text_of(session, name, /, **arguments):
     result = await session.call("c", name, arguments)
     assert result.error is None, result
     return result.text

@@ -193,7 +193,7 @@ def main():
         print("cannot find libimportant.so.3", file=sys.stderr)
         sys.exit(7)
     if "garbage" in MODES:
-        print("Welcome to this server!\n{\"level\": \"info\"}\n[1, 2]\n\xff", flush=True)
+        print('Welcome to this server!\n{"level": "info"}\n[1, 2]\n\xff', flush=True)
     if "flood" in MODES:
         threading.Thread(target=flood, daemon=True).start()
     if "stubborn" in MODES:

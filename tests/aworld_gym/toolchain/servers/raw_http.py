@@ -125,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.end_headers()
-            self.wfile.write(b"event: message\ndata: {\"jsonrpc\": ")
+            self.wfile.write(b'event: message\ndata: {"jsonrpc": ')
             self.wfile.flush()
             return self.hang_up()
         if name == "slow":
