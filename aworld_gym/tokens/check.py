@@ -70,6 +70,12 @@ def _check_plain_text(codec: ChatCodec) -> None:
         theirs = codec.tokenizer.encode(text, add_special_tokens=False)
         _require(own == theirs, f"plain text is encoded as {own}, by the tokenizer itself as {theirs}: {text!r}")
 
+    for literal in codec.vocabulary.control:
+        try:
+            codec.vocabulary.text_ids(literal, mid=True)
+        except ValueError as error:
+            raise UnsupportedTemplateError(str(error)) from error
+
 
 def _check_prompt(codec: ChatCodec) -> None:
     for text in _TEXTS:

@@ -44,12 +44,13 @@ ToolFormat = Callable[[str, Tools], Pieces]
 
 def broken(pieces: Pieces, error: CallError, text: str, start: int) -> int:
     """Note the broken call that began at ``start``; the index to read on from."""
-    close, following = text.find(CLOSE, start), text.find(OPEN, start)
-    if close >= 0 and (following < 0 or close < following):
+    following = text.find(OPEN, start)
+    end = following if following >= 0 else len(text)
+    close = text.find(CLOSE, start, end)
+    if close >= 0:
         pieces.failed(error, text[start:close])
         return close + len(CLOSE)
     what = f"the next {OPEN}" if following >= 0 else "the end of the message"
-    end = following if following >= 0 else len(text)
     pieces.failed(CallError("unclosed", f"expected {CLOSE} after the call, got {what}"), text[start:end])
     return end
 

@@ -7,6 +7,7 @@ reach a trainer. A rewritten history (compaction, a sub-agent) starts a new traj
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat, SupportsIndex
@@ -180,7 +181,7 @@ _LOGPROB = "a finite float of at most 0"
 
 
 def _ints(ids: Iterable[SupportsIndex]) -> tuple[int, ...]:
-    return tuple(i.__index__() for i in ids)
+    return tuple(operator.index(i) for i in ids)
 
 
 def _require(condition: bool, message: str) -> None:

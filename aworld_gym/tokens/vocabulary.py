@@ -57,18 +57,16 @@ class Vocabulary:
         self._flags = {t.content: t for i, t in added.items() if _is_control(t, template)}
         self.control: dict[str, int] = {t.content: i for i, t in added.items() if t.content in self._flags}
         """Control string to id."""
-        self.control_ids = frozenset(self.control.values())
         self._pattern = re.compile(_trie(self.control))
         self.lookalikes = re.compile(_trie(self.control), re.IGNORECASE)
         """Matches what may become a control string, by a template's change of case too."""
         self._ordinary = [(t, i) for i, t in added.items() if t.content not in self._flags]
         self._plain: list[_Plain] = []
         self._lock = threading.Lock()
-        unk = getattr(backend.model, "unk_token", None)
-        unk_id = backend.token_to_id(unk) if unk else None
-        self._forbidden = self.control_ids - {unk_id, tokenizer.unk_token_id}
-        stops = {tokenizer.eos_token_id, tokenizer.bos_token_id} & self.control_ids
-        self._forbidden |= stops  # an unknown character must not end a turn either
+        stops = {tokenizer.eos_token_id, tokenizer.bos_token_id}
+        # The model's own id for what it does not know is no danger, unless a turn ends with it.
+        self.control_ids = frozenset(self.control.values()) - (_unknown(backend) - stops)
+        """Ids that no text may become."""
 
     def find(self, text: str, start: int) -> Control | None:
         """The first control string in ``text`` at or after ``start``, the longest there, as a tokenizer matches."""
@@ -102,7 +100,7 @@ class Vocabulary:
             return []
         plain = self._plain_for(text)
         ids = plain.ids(text, mid)
-        return ids if self._forbidden.isdisjoint(ids) else self._broken_up(text, plain, mid)
+        return ids if self.control_ids.isdisjoint(ids) else self._broken_up(text, plain, mid)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, control tokens spelled out."""
@@ -124,7 +122,7 @@ class Vocabulary:
     def _broken_up(self, text: str, plain: _Plain, mid: bool) -> list[int]:
         """For models whose own vocabulary spells a control string (word-level ones): cut after its first character."""
         spans = plain.spans(text, mid)
-        cuts = [start + 1 for i, start, end in spans if i in self._forbidden and end - start > 1]
+        cuts = [start + 1 for i, start, end in spans if i in self.control_ids and end - start > 1]
         if not cuts:
             raise ValueError(f"the tokenizer spells {text[:80]!r} with a control token, so it cannot hold it as data")
         bounds = [0, *cuts, len(text)]
@@ -177,6 +175,13 @@ def _is_control(token: Any, template: str) -> bool:
     if not text or text.isspace():
         return False
     return bool(token.special or (len(text) > 1 and (text in template or not re.fullmatch(r"\w+", text))))
+
+
+def _unknown(backend: Any) -> set[int]:
+    """The id, if any, that the model gives to what is not in its vocabulary."""
+    name, own = getattr(backend.model, "unk_token", None), getattr(backend.model, "unk_id", None)
+    found = backend.token_to_id(name) if name else own
+    return set() if found is None else {int(found)}
 
 
 def _is_word(char: str) -> bool:

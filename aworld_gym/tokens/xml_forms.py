@@ -40,22 +40,25 @@ def _xml(text: str, tools: Tools, read: Callable[[str, int, Tools], tuple[str, d
     return pieces
 
 
-def _value(text: str, at: int, close: str, follows: re.Pattern[str], key: str) -> tuple[str, int]:
+def _value(text: str, at: int, close: str, follows: re.Pattern[str], over: re.Pattern[str]) -> tuple[str, int]:
     """The bare value at ``at`` and the index after its closing tag.
 
-    A value may hold the closing tag as text: it ends at the first one after which the call goes on as it must.
+    A value may hold closing tags as text: it ends at the first ``close`` after which the call goes on as it must
+    (``follows``). But not beyond what looks like the end of the whole call (``over``): there, its tag is missing.
     """
-    end = text.find(close, at)
+    limit = over.search(text, at)
+    end = text.find(close, at, limit.end() if limit else len(text))
     while end >= 0:
         if follows.match(text, end + len(close)):
             return text[at:end], end + len(close)
-        end = text.find(close, end + 1)
-    raise CallError("malformed", f"expected {close} after the value of {key!r}")
+        end = text.find(close, end + 1, limit.end() if limit else len(text))
+    raise CallError("malformed", f"expected {close} after the value that begins {text[at : at + 20]!r}")
 
 
 _QWEN_HEAD = re.compile(r"\s*+<function=([^>\n]*+)>")
 _QWEN_KEY = re.compile(r"\s*+<parameter=([^>\n]*+)>\n?")
 _QWEN_NEXT = re.compile(r"\s*+(?:<parameter=|</function>\s*+</tool_call>)")
+_QWEN_OVER = re.compile(r"</function>\s*+</tool_call>\s*+(?:<tool_call>|\Z)")
 _QWEN_TAIL = re.compile(r"\s*+</function>\s*+</tool_call>")
 
 
@@ -69,7 +72,7 @@ def _qwen_call(text: str, at: int, tools: Tools) -> tuple[str, dict[str, Any], i
     arguments: dict[str, Any] = {}
     at = head.end()
     while key := _QWEN_KEY.match(text, at):
-        value, at = _value(text, key.end(), "</parameter>", _QWEN_NEXT, key.group(1))
+        value, at = _value(text, key.end(), "</parameter>", _QWEN_NEXT, _QWEN_OVER)
         _add(arguments, key.group(1).strip(), value.removesuffix("\n"), name, tools)
     tail = _QWEN_TAIL.match(text, at)
     if tail is None:
@@ -80,6 +83,7 @@ def _qwen_call(text: str, at: int, tools: Tools) -> tuple[str, dict[str, Any], i
 _GLM_HEAD = re.compile(r"\s*+([^<\n]*+)\s*+(?=<arg_key>|</tool_call>)")
 _GLM_KEY = re.compile(r"\s*+<arg_key>([^\n]*?)</arg_key>\s*+<arg_value>")
 _GLM_NEXT = re.compile(r"\s*+(?:<arg_key>|</tool_call>)")
+_GLM_OVER = re.compile(r"</tool_call>\s*+(?:<tool_call>|\Z)")
 _GLM_TAIL = re.compile(r"\s*+</tool_call>")
 
 
@@ -93,7 +97,7 @@ def _glm_call(text: str, at: int, tools: Tools) -> tuple[str, dict[str, Any], in
     arguments: dict[str, Any] = {}
     at = head.end()
     while key := _GLM_KEY.match(text, at):
-        value, at = _value(text, key.end(), "</arg_value>", _GLM_NEXT, key.group(1))
+        value, at = _value(text, key.end(), "</arg_value>", _GLM_NEXT, _GLM_OVER)
         _add(arguments, key.group(1).strip(), value, name, tools)
     tail = _GLM_TAIL.match(text, at)
     if tail is None:
@@ -114,7 +118,7 @@ def _property(name: str, key: str, tools: Tools) -> Mapping[str, Any] | None:
     for tool in tools:
         function = tool.get("function", tool)
         if function.get("name") == name:
-            found = (function.get("parameters") or {}).get("properties", {}).get(key)
+            found = ((function.get("parameters") or {}).get("properties") or {}).get(key)
             return found if isinstance(found, Mapping) else None
     return None
 

@@ -15,8 +15,9 @@ SUPPORTED = {
     "hermes": "qwen2_5 qwen2_5_training qwen3 qwen3_training qwen3_instruct_2507 qwen3_instruct_2507_training "
     "qwen3_vl qwen3_vl_training",
     "qwen_xml": "qwen3_5_nothink qwen3_5_nothink_training qwen3_5_think qwen3_5_think_training qwen3_6 "
-    "qwen3_6_training qwen3_8 qwen3_8_training nemotron_3_nano nemotron_3_nano_training nemotron_3_super nemotron_3_super_training "
-    "nemotron_3_ultra nemotron_3_ultra_training nemotron_3_5_lightning nemotron_3_5_lightning_training",
+    "qwen3_6_training qwen3_8 qwen3_8_training nemotron_3_nano nemotron_3_nano_training nemotron_3_super "
+    "nemotron_3_super_training nemotron_3_ultra nemotron_3_ultra_training nemotron_3_5_lightning "
+    "nemotron_3_5_lightning_training",
     "llama": "llama3_1 llama3_2",
     "glm": "glm4moe glm4moe_training",
 }
