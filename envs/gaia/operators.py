@@ -31,9 +31,8 @@ def where(draft: Draft, rows: Rows, label: str, value: Cell, *, least: int = 3) 
     found = tuple(row for row in rows.rows if row[label] == value)
     require(least <= len(found) < len(rows.rows), "a selection of too few or all rows")
     said = draft.say(f"with {value} as {label.lower()}", f"whose {label.lower()} is {value}")
-    return replace(
-        rows, rows=found, phrase=f"{rows.phrase} {said}", tests=(*rows.tests, f"row[{label!r}] == {str(value)!r}")
-    )
+    test = f"row[{label!r}] == {str(value)!r}"
+    return replace(rows, rows=found, filters=(*rows.filters, said), tests=(*rows.tests, test))
 
 
 def in_year(draft: Draft, rows: Rows, label: str) -> Rows:
@@ -42,9 +41,8 @@ def in_year(draft: Draft, rows: Rows, label: str) -> Rows:
     found = tuple(row for row in rows.rows if str(row[label]).startswith(year))
     require(8 <= len(found) < len(rows.rows), "a selection of too few or all rows")
     said = draft.say(f"dated in {year}", f"from the year {year}")
-    return replace(
-        rows, rows=found, phrase=f"{rows.phrase} {said}", tests=(*rows.tests, f"row[{label!r}][:4] == {year!r}")
-    )
+    test = f"row[{label!r}][:4] == {year!r}"
+    return replace(rows, rows=found, filters=(*rows.filters, said), tests=(*rows.tests, test))
 
 
 def total(draft: Draft, rows: Rows, label: str) -> Term:
@@ -119,8 +117,11 @@ def _totals_by_program(rows: Rows, label: str, shown: str) -> PlanStep:
     return PlanStep("run_python", {"code": code}, (shown,))
 
 
-def top_product(draft: Draft, left: Rows, right: Rows, left_label: str, right_label: str) -> Term:
-    """The entity with the highest product of a column of ``left`` and one of ``right``, joined by their key."""
+def top_product(draft: Draft, left: Rows, right: Rows, left_label: str, right_label: str, place: str) -> Term:
+    """The entity with the highest product of a column of ``left`` and one of ``right``, joined by their key.
+
+    ``place`` is where both are, in words.
+    """
     factors = {row[right.key]: int(row[right_label]) for row in right.rows}
     products = {str(row[left.key]): int(row[left_label]) * factors[row[left.key]] for row in left.rows}
     first, second = sorted(products, key=lambda name: -products[name])[:2]
@@ -132,9 +133,7 @@ def top_product(draft: Draft, left: Rows, right: Rows, left_label: str, right_la
         calculation(f"max({expression})", products[first]),
     )
     times = draft.say("times", "multiplied by")
-    said = (
-        f"the {left.key.lower()} with the highest {left_label.lower()} {times} {right_label.lower()} in {left.phrase}"
-    )
+    said = f"the {left.key.lower()} with the highest {left_label.lower()} {times} {right_label.lower()} {place}"
     return Term("text", first, said, steps, left.needs | right.needs)
 
 

@@ -17,7 +17,7 @@ from envs.gaia.terms import Draft, Rows, Term
 def table_file(draft: Draft, records: Records, ending: str) -> Rows:
     """The records in a csv or tsv file of their own."""
     name = draft.attach(f"{records.stem(draft)}.{ending}", records.sheet())
-    return rows_of(records, _listed(draft, records, name), table_read(name, len(records.rows)), name)
+    return rows_of(records, _listed(draft, name), table_read(name, len(records.rows)), name)
 
 
 def json_file(draft: Draft, records: Records) -> Rows:
@@ -28,7 +28,7 @@ def json_file(draft: Draft, records: Records) -> Rows:
         records.ledger.plural: [dict(row) for row in records.rows],
     }
     draft.attach(name, Data(value))
-    return rows_of(records, _listed(draft, records, name), PlanStep("read_document", {"path": name}), name)
+    return rows_of(records, _listed(draft, name), PlanStep("read_document", {"path": name}), name)
 
 
 def document_file(draft: Draft, records: Records, ending: str) -> Rows:
@@ -40,14 +40,13 @@ def document_file(draft: Draft, records: Records, ending: str) -> Rows:
         draft.say("Please report errors to the office.", "Checked by the office.", "Further details are kept on file."),
     )
     name = draft.attach(f"{records.stem(draft)}.{ending}", Doc(plural.capitalize(), blocks))
-    return rows_of(records, _listed(draft, records, name), PlanStep("read_document", {"path": name}), name)
+    return rows_of(records, _listed(draft, name), PlanStep("read_document", {"path": name}), name)
 
 
-def sheet_rows(draft: Draft, records: Records, book: str, sheet: str, labels: Sequence[str] | None = None) -> Rows:
+def sheet_rows(draft: Draft, records: Records, book: str, sheet: str) -> Rows:
     """The records on a sheet of the workbook ``book``, which is attached with :func:`workbook`."""
-    plural = records.ledger.plural
-    phrase = draft.say(f"the {plural} on sheet {sheet} of {book}", f"the {plural} listed on sheet {sheet} of {book}")
-    return rows_of(records, phrase, PlanStep("read_table", {"path": book, "sheet": sheet}), book)
+    place = draft.say(f"on sheet {sheet} of {book}", f"listed on sheet {sheet} of {book}")
+    return rows_of(records, place, PlanStep("read_table", {"path": book, "sheet": sheet}), book)
 
 
 def workbook(draft: Draft, name: str, sheets: Sequence[tuple[str, Sheet]]) -> str:
@@ -60,15 +59,14 @@ def table_read(path: str, rows: int) -> PlanStep:
     return PlanStep("read_table", {"path": path} if rows <= 50 else {"path": path, "rows": rows})
 
 
-def _listed(draft: Draft, records: Records, name: str) -> str:
-    plural = records.ledger.plural
-    return draft.say(f"the {plural} in {name}", f"the {plural} listed in {name}")
+def _listed(draft: Draft, name: str) -> str:
+    return draft.say(f"in {name}", f"listed in {name}")
 
 
-def rows_of(records: Records, phrase: str, read: PlanStep, file: str) -> Rows:
+def rows_of(records: Records, place: str, read: PlanStep, file: str) -> Rows:
     """All of the records, as what operators work on; ``read`` shows them, and they stand in the attached ``file``."""
     ledger = records.ledger
-    return Rows(ledger.key, ledger.noun, ledger.plural, phrase, records.rows, read, needs=frozenset({file}))
+    return Rows(ledger.key, ledger.noun, ledger.plural, place, records.rows, read, needs=frozenset({file}))
 
 
 # --- pictures --------------------------------------------------------------------------------------------------

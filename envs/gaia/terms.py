@@ -64,8 +64,8 @@ class Rows:
     noun: str
     plural: str
     """What one row is, such as ``invoice`` and ``invoices``."""
-    phrase: str
-    """A plural noun phrase, such as ``the invoices in bills.csv``."""
+    place: str
+    """Where they are, such as ``listed in bills.csv``."""
     rows: tuple[Row, ...]
     """Label -> cell; all with the same labels."""
     read: PlanStep
@@ -73,8 +73,15 @@ class Rows:
     before: tuple[PlanStep, ...] = ()
     """What must be called first (to unpack an archive)."""
     needs: frozenset[str] = frozenset()
+    filters: tuple[str, ...] = ()
+    """What selects these rows from the file's, in words, such as ``with salt as cargo``."""
     tests: tuple[str, ...] = ()
-    """Python conditions on ``row`` that select these rows from the file's."""
+    """The same as Python conditions on ``row``."""
+
+    @property
+    def phrase(self) -> str:
+        """A plural noun phrase, such as ``the voyages with salt as cargo in log.csv``."""
+        return " ".join(("the", self.plural, *self.filters, self.place))
 
     def seen(self, rows: Iterable[Row], *labels: str) -> tuple[PlanStep, ...]:
         """The reading, which shows these labels' cells of these rows."""
@@ -196,9 +203,7 @@ class Draft:
         answer = term.text
         require(answer.isascii() and bool(answer.strip()), "not a plain answer")
         for part in term.value if term.kind == "names" else (answer,):
-            require(
-                not re.search(rf"(?<![\w.]){re.escape(part)}(?![\w.]|\.\d)", prompt, re.I), "answer in the question"
-            )
+            require(not re.search(rf"(?<![\w.]){re.escape(part)}(?!\w|\.\d)", prompt, re.I), "answer in the question")
         plan = (*merged(term.steps), PlanStep("submit_answer", {"answer": answer}))
         spec = {"text": answer, "type": _TYPES[term.kind], **options}
         return Question(prompt, spec, plan, dict(self.files), term.needs)

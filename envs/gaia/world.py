@@ -167,7 +167,10 @@ def _pages(flavour: str, seed: int) -> Mapping[str, Page]:
             for value in sorted({row[column.name] for row in table.rows}):
                 members = [row["name"] for row in table.rows if row[column.name] == value]
                 title = f"List of {table.plural} by {column.label.lower()}: {value}"
-                lines = [f"{table.plural.capitalize()} with {value} as {column.label.lower()}: {len(members)}", *members]
+                lines = [
+                    f"{table.plural.capitalize()} with {value} as {column.label.lower()}: {len(members)}",
+                    *members,
+                ]
                 found[page_url(f"{table.name}-by-{column.name}", value)] = Page(title, "\n".join(lines))
     return MappingProxyType(found)
 

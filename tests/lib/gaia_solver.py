@@ -7,19 +7,32 @@ where something that it needs is missing, so that it also shows which files and 
 
 from __future__ import annotations
 
-import datetime
 import io
 import json
 import re
 import subprocess
 import sys
-import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from html import unescape
 from pathlib import Path
 from typing import Any
+
+from gaia_readers import (
+    Rows,
+    cell,
+    colour_counts,
+    delimited,
+    docx_table,
+    either,
+    letter,
+    numbers,
+    selected,
+    tile_counts,
+    unzipped,
+    words,
+)
 
 LABELS = {
     "capital": "Capital",
@@ -54,16 +67,6 @@ LABELS = {
 ATTRIBUTE = "|".join(sorted(map(re.escape, LABELS), key=len, reverse=True))
 RANKS = {"": 1, "second ": 2, "third ": 3, "fourth ": 4, "fifth ": 5}
 HIGH = {"highest": True, "greatest": True, "tallest": True, "lowest": False, "smallest": False, "shortest": False}
-COLOURS = {
-    (255, 0, 0): "red",
-    (0, 128, 0): "green",
-    (0, 0, 255): "blue",
-    (255, 255, 0): "yellow",
-    (255, 165, 0): "orange",
-    (128, 0, 128): "purple",
-}
-
-Rows = list[dict[str, str]]
 
 
 class Solver:
@@ -78,8 +81,10 @@ class Solver:
     def __init__(self, prompt: str, folder: Path, pages: Mapping[str, Any]):
         self.folder, self.pages = folder, pages
         text = prompt.split("\n\nAttached files:")[0]
-        frames = r"(?:What is|Which are|(?:Find out |Please tell me |I need to know )?(?:[Ww]ho is)|Find|Work out|Name|Please tell me|I need to know)"
-        match = re.search(rf"(?:^|\. ){frames} (the .+)[.?] ((?:Answer|Give|Write|Round|The answer|List)\b.*)$", text)
+        who = r"(?:Find out |Please tell me |I need to know )?[Ww]ho is"
+        frames = rf"(?:What is|Which are|{who}|Find|Work out|Name|Please tell me|I need to know)"
+        hints = r"(?:Answer|Give|Write|Round|The answer|List)\b.*"
+        match = re.search(rf"(?:^|\. ){frames} (the .+)[.?] ({hints})$", text)
         assert match, f"no question in {text!r}"
         self.core, self.hint = match[1], match[2]
 
@@ -117,7 +122,7 @@ class Solver:
         return number[0] if number else value
 
     def table(self, name: str) -> Rows:
-        return _delimited(self.bytes(name).decode(), "\t" if name.endswith(".tsv") else ",")
+        return delimited(self.bytes(name).decode(), "\t" if name.endswith(".tsv") else ",")
 
     def sheet(self, name: str, sheet: str) -> Rows:
         import openpyxl
@@ -127,7 +132,7 @@ class Solver:
         return [dict(zip(header, map(str, row), strict=True)) for row in rows]
 
     def words(self, name: str) -> str:
-        return _words(name, self.bytes(name))
+        return words(name, self.bytes(name))
 
     def run(self, name: str) -> str:
         done = subprocess.run(
@@ -136,35 +141,28 @@ class Solver:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def colour_counts(self, name: str) -> dict[str, int]:
-        """Pixels of each colour that is not white."""
-        from PIL import Image
-
-        image = Image.open(io.BytesIO(self.bytes(name))).convert("RGB")
-        counts = {colour: count for count, colour in image.getcolors(1 << 16)}
-        return {COLOURS[colour]: count for colour, count in counts.items() if colour != (255, 255, 255)}
-
     # --- level 1 ------------------------------------------------------------------------------------------------
 
     _TOTAL = r"the (?:total (?P<m1>[a-z ]+) of|sum of the (?P<m2>[a-z ]+) over) "
-    _GROUP = r" (?:with (?P<v1>.+) as (?P<l1>[a-z ]+)|whose (?P<l2>[a-z ]+) is (?P<v2>.+))"
-    _IN_FILE = r"the [a-z ]+? (?:listed )?in (?P<file>[\w.-]+)"
+    _GROUP = r" (?:with (?P<v1>.+) as (?P<l1>[a-z ]+?)|whose (?P<l2>[a-z ]+?) is (?P<v2>.+?))"
+    _IN_FILE = r" (?:listed )?in (?P<file>[\w.-]+)"
+    _SELECTED = "the [a-z ]+?" + _GROUP + _IN_FILE
 
     def _csv_total(self) -> object:
-        q = self.parse(self._TOTAL + self._IN_FILE + self._GROUP)
-        return sum(_numbers(_selected(self.table(q["file"]), q), _either(q, "m1", "m2")))
+        q = self.parse(self._TOTAL + self._SELECTED)
+        return sum(numbers(selected(self.table(q["file"]), q), either(q, "m1", "m2")))
 
     def _tsv_spread(self) -> object:
         extremes = "(?:highest and lowest|greatest and smallest)"
-        q = self.parse(rf"the difference between the {extremes} (?P<m>[a-z ]+) among " + self._IN_FILE + self._GROUP)
-        values = _numbers(_selected(self.table(q["file"]), q), q["m"])
+        q = self.parse(rf"the difference between the {extremes} (?P<m>[a-z ]+) among " + self._SELECTED)
+        values = numbers(selected(self.table(q["file"]), q), q["m"])
         return max(values) - min(values)
 
     def _json_average(self) -> object:
-        q = self.parse(r"the (?:average (?P<m1>[a-z ]+) of|mean (?P<m2>[a-z ]+) over) " + self._IN_FILE + self._GROUP)
+        q = self.parse(r"the (?:average (?P<m1>[a-z ]+) of|mean (?P<m2>[a-z ]+) over) " + self._SELECTED)
         data = json.loads(self.bytes(q["file"]))
         (rows,) = (value for value in data.values() if isinstance(value, list))
-        values = _numbers(_selected([{k: str(v) for k, v in row.items()} for row in rows], q), _either(q, "m1", "m2"))
+        values = numbers(selected([{k: str(v) for k, v in row.items()} for row in rows], q), either(q, "m1", "m2"))
         return Decimal(sum(values)) / len(values)
 
     _RANKED = (
@@ -173,48 +171,38 @@ class Solver:
     )
 
     def _ranked(self, rows: Rows, q: Mapping[str, str]) -> object:
-        rows = sorted(rows, key=lambda row: int(_cell(row, q["m"])), reverse=HIGH[q["sup"]])
-        return _cell(rows[RANKS[q["k"]] - 1], q["ask"])
+        rows = sorted(rows, key=lambda row: int(cell(row, q["m"])), reverse=HIGH[q["sup"]])
+        return cell(rows[RANKS[q["k"]] - 1], q["ask"])
 
     def _xlsx_rank(self) -> object:
         q = self.parse(self._RANKED + r"the [a-z ]+? (?:listed )?on sheet (?P<sheet>\w+) of (?P<file>[\w.-]+)")
         return self._ranked(self.sheet(q["file"], q["sheet"]), q)
 
     def _docx_rank(self) -> object:
-        q = self.parse(self._RANKED + self._IN_FILE)
-        return self._ranked(_docx_table(self.bytes(q["file"])), q)
+        q = self.parse(self._RANKED + "the [a-z ]+?" + self._IN_FILE)
+        return self._ranked(docx_table(self.bytes(q["file"])), q)
 
     def _xlsx_sheets_gap(self) -> object:
         sheet = r"the [a-z ]+? (?:listed )?on sheet (?P<s{0}>\d+) of (?P<f{0}>[\w.-]+)"
         total = r"the (?:total (?P<m{0}>[a-z ]+?) of|sum of the (?P<n{0}>[a-z ]+?) over) " + sheet
         first, second = total.format(1), total.format(2)
         q = self.parse(rf"the (?:difference|gap) between {first} and {second}")
-        labels = [_either(q, f"m{i}", f"n{i}") for i in (1, 2)]
-        sums = [sum(_numbers(self.sheet(q[f"f{i}"], q[f"s{i}"]), labels[i - 1])) for i in (1, 2)]
+        labels = [either(q, f"m{i}", f"n{i}") for i in (1, 2)]
+        sums = [sum(numbers(self.sheet(q[f"f{i}"], q[f"s{i}"]), labels[i - 1])) for i in (1, 2)]
         return abs(sums[0] - sums[1])
 
     def _py_output(self) -> object:
         q = self.parse(r"the (?:number that (?P<f1>\S+) prints|output of (?P<f2>\S+)|result that (?P<f3>\S+) prints)")
-        return self.run(_either(q, "f1", "f2", "f3"))
+        return self.run(either(q, "f1", "f2", "f3"))
 
     def _png_price(self) -> object:
         prices = r"(?P<p1>\d+) crowns for each (?P<c1>\w+) and (?P<p2>\d+) crowns for each (?P<c2>\w+) tile"
         q = self.parse(
-            rf"the (?:total price of all|cost of the) \w+ and \w+ tiles in (?P<file>[\w.]+),? (?:together, with|at) {prices}"
+            r"the (?:total price of all|cost of the) \w+ and \w+ tiles in (?P<file>[\w.]+),? (?:together, )?at "
+            + prices
         )
-        counts = self.tile_counts(q["file"])
+        counts = tile_counts(self.bytes(q["file"]))
         return int(q["p1"]) * counts[q["c1"]] + int(q["p2"]) * counts[q["c2"]]
-
-    def tile_counts(self, name: str) -> dict[str, int]:
-        """Tiles of each colour, looking at the middle of each 24-pixel tile."""
-        from PIL import Image
-
-        image = Image.open(io.BytesIO(self.bytes(name))).convert("RGB")
-        counts: dict[str, int] = defaultdict(int)
-        for y in range(12, image.height, 24):
-            for x in range(12, image.width, 24):
-                counts[COLOURS[image.getpixel((x, y))]] += 1
-        return counts
 
     def _web_gap(self) -> object:
         one = rf"the (?P<a{{0}}>{ATTRIBUTE}) of the [a-z]+ (?P<e{{0}}>[A-Z].+)"
@@ -223,17 +211,14 @@ class Solver:
 
     def _web_chain(self) -> object:
         q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<link>{ATTRIBUTE}) of the \w+ with the (?P<sup>highest|lowest) "
-            rf"(?P<by>{ATTRIBUTE}) among (?P<names>.+)"
+            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<link>{ATTRIBUTE}) of whichever of the [a-z ]+? (?P<names>[A-Z].+) "
+            rf"has the (?P<more>higher|lower) (?P<by>{ATTRIBUTE})"
         )
-        return self.fact(self.fact(self.best(q["names"], q), q["link"]), q["ask"])
-
-    def best(self, names: str, q: Mapping[str, str]) -> str:
-        """Of two names joined by "and" (either may hold the word), the one with the most or least of ``by``."""
         titles = {page.title for page in self.pages.values()}
-        pairs = [(names[: m.start()], names[m.end() :]) for m in re.finditer(" and ", names)]
-        (pair,) = (pair for pair in pairs if set(pair) <= titles)
-        return sorted(pair, key=lambda name: int(self.fact(name, q["by"])), reverse=HIGH[q["sup"]])[0]
+        halves = [(q["names"][: m.start()], q["names"][m.end() :]) for m in re.finditer(" and ", q["names"])]
+        (pair,) = (pair for pair in halves if set(pair) <= titles)
+        low, high = sorted(pair, key=lambda name: int(self.fact(name, q["by"])))
+        return self.fact(self.fact(high if q["more"] == "higher" else low, q["link"]), q["ask"])
 
     def _web_convert(self) -> object:
         rate = re.search(r" \(at ([\d.]+)[a-z ]+\)", self.core)
@@ -268,28 +253,29 @@ class Solver:
     def _csv_top_web(self) -> object:
         q = self.parse(
             rf"the (?P<ask>{ATTRIBUTE}) of the (?P<key>[a-z]+) with the (?:highest|greatest) total (?P<m>[a-z ]+) over "
+            + r"the [a-z ]+?(?: (?:dated in|from the year) (?P<year>\d{4}))?"
             + self._IN_FILE
-            + r"(?: (?:dated in|from the year) (?P<year>\d{4}))?"
         )
         totals: dict[str, int] = defaultdict(int)
         for row in self.table(q["file"]):
             if "year" in q and not any(re.fullmatch(rf"{q['year']}-\d\d-\d\d", value) for value in row.values()):
                 continue
-            totals[_cell(row, q["key"])] += int(_cell(row, q["m"]))
+            totals[cell(row, q["key"])] += int(cell(row, q["m"]))
         return self.fact(max(totals, key=lambda name: totals[name]), q["ask"])
 
     def _xlsx_join_web(self) -> object:
         q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<key>[a-z]+) with the highest (?P<a>[a-z ]+) (?:times|multiplied by) (?P<b>[a-z ]+) "
-            r"in (?P<file>[\w.-]+), whose sheets (?P<s1>[\w ]+) and (?P<s2>[\w ]+) are joined by [a-z]+"
+            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<key>[a-z]+) with the highest (?P<a>[a-z ]+) "
+            r"(?:times|multiplied by) (?P<b>[a-z ]+) in (?P<file>[\w.-]+), "
+            r"whose sheets (?P<s1>[\w ]+) and (?P<s2>[\w ]+) are joined by [a-z]+"
         )
-        one = {_cell(row, q["key"]): int(_cell(row, q["a"])) for row in self.sheet(q["file"], q["s1"])}
-        two = {_cell(row, q["key"]): int(_cell(row, q["b"])) for row in self.sheet(q["file"], q["s2"])}
+        one = {cell(row, q["key"]): int(cell(row, q["a"])) for row in self.sheet(q["file"], q["s1"])}
+        two = {cell(row, q["key"]): int(cell(row, q["b"])) for row in self.sheet(q["file"], q["s2"])}
         return self.fact(max(one, key=lambda name: one[name] * two[name]), q["ask"])
 
     def _docx_web_weighted(self) -> object:
         patterns = {
-            "Element": r"the total price in crowns of the kilograms listed in (?P<file>[\w.]+), at the atlas' prices .*",
+            "Element": r"the total price in crowns of the kilograms listed in (?P<file>[\w.]+), at the .*",
             "Airport": r"the number of passengers in all the years listed in (?P<file>[\w.]+) together, .*",
             "Country": r"the number of seeds that the countries in (?P<file>[\w.]+) need in total, .*",
             "Town": r"the total weight in kilograms of the rations in (?P<file>[\w.]+), which every inhabitant .*",
@@ -307,7 +293,7 @@ class Solver:
         (kind,) = (kind for kind, pattern in patterns.items() if re.fullmatch(pattern, self.core))
         name = self.parse(patterns[kind])["file"]
         if name.endswith(".docx"):
-            rows = [(row[kind], next(v for k, v in row.items() if k != kind)) for row in _docx_table(self.bytes(name))]
+            rows = [(row[kind], next(v for k, v in row.items() if k != kind)) for row in docx_table(self.bytes(name))]
         else:
             lines = [line.strip("| ").split(" | ") for line in self.words(name).splitlines() if " | " in line]
             assert lines[0][0] == kind
@@ -317,17 +303,17 @@ class Solver:
 
     def _pdf_web_days(self) -> object:
         q = self.parse(
-            rf"the (?:number|count) of days from the (?P<a>{ATTRIBUTE}) of the [a-z]+ that (?P<file>[\w.]+) is about to the "
-            r"(?P<event>\w+) that (?P<file2>[\w.]+) reports"
+            rf"the (?:number|count) of days from the (?P<a>{ATTRIBUTE}) of the [a-z]+ that (?P<file>[\w.]+) is about "
+            r"to the (?P<event>\w+) that (?P<file2>[\w.]+) reports"
         )
-        entity, event, date = _letter(self.words(q["file"]))
+        entity, event, date = letter(self.words(q["file"]))
         assert event == q["event"] and q["file"] == q["file2"]
-        return (_date(date) - _date(self.fact(entity, q["a"]))).days
+        return (day(date) - day(self.fact(entity, q["a"]))).days
 
     def _pdf_web_best(self) -> object:
         q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ with the (?P<sup>highest|lowest) (?P<by>{ATTRIBUTE}) among the [a-z ]+? "
-            r"listed in (?P<file>[\w.]+)"
+            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ with the (?P<sup>highest|lowest) (?P<by>{ATTRIBUTE}) among "
+            r"the [a-z ]+? listed in (?P<file>[\w.]+)"
         )
         names = re.findall(r"^- \w+ \d: (.+)$", self.words(q["file"]), re.M)
         assert len(names) == 3
@@ -340,7 +326,7 @@ class Solver:
             rf"the (?P<ask>{ATTRIBUTE}) of the \w+ that has the (?P<sup>highest|tallest|lowest|shortest) bar in "
             r"(?P<chart>[\w.]+), whose colours (?P<legend>[\w.]+) explains"
         )
-        pixels = self.colour_counts(q["chart"])  # bars are equally wide
+        pixels = colour_counts(self.bytes(q["chart"]))  # bars are equally wide
         colour = (max if HIGH[q["sup"]] else min)(pixels, key=lambda name: pixels[name])
         (name,) = (list(row.values())[1] for row in self.table(q["legend"]) if row["Colour"] == colour)
         return self.fact(name, q["ask"])
@@ -348,11 +334,12 @@ class Solver:
     def _png_csv_bill(self) -> object:
         q = self.parse(
             r"the (?:bill in crowns for all tiles in|total price in crowns of the tiles in) (?P<picture>[\w.]+) "
-            r"(?:at the prices in|by) (?P<prices>[\w.]+?),? (?:with the fee in (?P<t1>[\w.]+)|the fee in (?P<t2>[\w.]+) included)"
+            r"(?:at the prices in|by) (?P<prices>[\w.]+?),? "
+            r"(?:with the fee in (?P<t1>[\w.]+)|the fee in (?P<t2>[\w.]+) included)"
         )
         prices = {row["Colour"]: int(row["Price"]) for row in self.table(q["prices"])}
-        (fee,) = re.findall(r"delivery fee is (\d+) crowns", self.words(_either(q, "t1", "t2")))
-        return int(fee) + sum(prices[colour] * count for colour, count in self.tile_counts(q["picture"]).items())
+        (fee,) = re.findall(r"delivery fee is (\d+) crowns", self.words(either(q, "t1", "t2")))
+        return int(fee) + sum(prices[colour] * count for colour, count in tile_counts(self.bytes(q["picture"])).items())
 
     def _py_web(self) -> object:
         q = self.parse(
@@ -364,21 +351,22 @@ class Solver:
         one = r"the total refund on the [a-z ]+ in (?P<b1>[\w.-]+) by the rules in (?P<r1>[\w.]+)"
         other = r"the sum that is refunded, by the rules in (?P<r2>[\w.]+), for the [a-z ]+ in (?P<b2>[\w.-]+)"
         q = self.parse(f"{one}|{other}")
-        rules = self.words(_either(q, "r1", "r2"))
+        rules = self.words(either(q, "r1", "r2"))
         condition = re.search(r"whose ([a-z ]+) is (.+), and for no others", rules)
         rate = re.search(r"The refund is (\d+) percent of the ([a-z ]+)\.", rules)
         assert condition and rate
         import openpyxl
 
-        book = _either(q, "b1", "b2")
+        book = either(q, "b1", "b2")
         sheets = openpyxl.load_workbook(io.BytesIO(self.bytes(book))).sheetnames
         assert len(sheets) == 2
-        rows = [row for sheet in sheets for row in self.sheet(book, sheet) if _cell(row, condition[1]) == condition[2]]
-        return Decimal(sum(_numbers(rows, rate[2])) * int(rate[1])) / 100
+        rows = [row for sheet in sheets for row in self.sheet(book, sheet) if cell(row, condition[1]) == condition[2]]
+        return Decimal(sum(numbers(rows, rate[2])) * int(rate[1])) / 100
 
     def _md_csv_missing(self) -> object:
         q = self.parse(
-            r"the [a-z ]+ (?:which are listed|that stand) in (?P<roster>[\w.-]+) but (?:in none of|not in) (?P<files>.+)"
+            r"the [a-z ]+ (?:which are listed|that stand) in (?P<roster>[\w.-]+) but "
+            r"(?:in none of|not in) (?P<files>.+)"
         )
         text = self.words(q["roster"])
         expected = set(re.findall(r"^- (.+)$|<li>(.+)</li>", text, re.M))
@@ -389,99 +377,21 @@ class Solver:
         return ", ".join(sorted(names))
 
     def _zip_final(self) -> object:
-        archive = r"(?P<{0}>[\w.]+\.zip)"
-        place = (
-            r"the [a-z ]+? in (?:the final table of " + archive.format("z1")
-            + r"|that table inside " + archive.format("z2") + r" which its note calls final)"
-        )  # fmt: skip
-        q = self.parse(self._TOTAL + place + self._GROUP)
-        members = _unzipped(self.bytes(_either(q, "z1", "z2")))
-        notes = [_words(name, body) for name, body in members.items() if not name.endswith(".csv")]
+        first = r" in the final table of (?P<z1>[\w.]+\.zip)"
+        second = r" in that table inside (?P<z2>[\w.]+\.zip) which its note calls final"
+        q = self.parse(f"{self._TOTAL}the [a-z ]+?{self._GROUP}(?:{first}|{second})")
+        members = unzipped(self.bytes(either(q, "z1", "z2")))
+        notes = [words(name, body) for name, body in members.items() if not name.endswith(".csv")]
         (final,) = re.findall(r"Only ([\w.]+) has the final figures", "\n".join(notes))
         (body,) = (body for name, body in members.items() if name.endswith("/" + final))
-        return sum(_numbers(_selected(_delimited(body.decode(), ","), q), _either(q, "m1", "m2")))
+        return sum(numbers(selected(delimited(body.decode(), ","), q), either(q, "m1", "m2")))
 
     def _zip_letters_web(self) -> object:
         q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ that had the (?P<order>first|earliest|last|latest) (?P<event>\w+) by the "
-            r"letters in (?P<file>[\w.]+)"
+            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ that had the (?P<order>first|earliest|last|latest) (?P<event>\w+) "
+            r"by the letters in (?P<file>[\w.]+)"
         )
-        letters = [_letter(_words(name, body)) for name, body in _unzipped(self.bytes(q["file"])).items()]
+        letters = [letter(words(name, body)) for name, body in unzipped(self.bytes(q["file"])).items()]
         assert len(letters) == 3 and all(event == q["event"] for _, event, _ in letters)
         letters.sort(key=lambda letter: letter[2], reverse=q["order"] in ("last", "latest"))
         return self.fact(letters[0][0], q["ask"])
-
-
-# --- helpers ---------------------------------------------------------------------------------------------------
-
-
-def _delimited(text: str, delimiter: str) -> Rows:
-    """No cell of ours holds the delimiter or a quote, so that splitting is enough."""
-    assert '"' not in text
-    header, *lines = (line.split(delimiter) for line in text.splitlines())
-    return [dict(zip(header, line, strict=True)) for line in lines]
-
-
-def _cell(row: Mapping[str, str], label: str) -> str:
-    (value,) = (value for name, value in row.items() if name.lower() == label)
-    return value
-
-
-def _numbers(rows: Rows, label: str) -> list[int]:
-    return [int(_cell(row, label)) for row in rows]
-
-
-def _selected(rows: Rows, q: Mapping[str, str]) -> Rows:
-    label, value = _either(q, "l1", "l2"), _either(q, "v1", "v2")
-    found = [row for row in rows if _cell(row, label) == value]
-    assert found
-    return found
-
-
-def _either(q: Mapping[str, str], *names: str) -> str:
-    (value,) = (q[name] for name in names if name in q)
-    return value
-
-
-def _date(text: str) -> datetime.date:
-    return datetime.date(*map(int, text.split("-")))
-
-
-def _letter(text: str) -> tuple[str, str, str]:
-    """Entity, event and date."""
-    subject = re.search(r"Subject: (\w+) of (.+)", text)
-    date = re.search(r"The (\w+) took\s+place\s+on\s+(\d{4}-\d\d-\d\d)", text)
-    assert subject and date and subject[1] == date[1]
-    return subject[2].strip(), subject[1], date[2]
-
-
-def _unzipped(data: bytes, prefix: str = "") -> dict[str, bytes]:
-    """All members, of archives within archives too, by path."""
-    found = {}
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        for name in archive.namelist():
-            body = archive.read(name)
-            found |= _unzipped(body, f"{prefix}{name}/") if name.endswith(".zip") else {f"{prefix}{name}": body}
-    return found
-
-
-def _words(name: str, data: bytes) -> str:
-    """The text of a document, list items marked with a dash."""
-    if name.endswith(".docx"):
-        import docx
-
-        document = docx.Document(io.BytesIO(data))
-        return "\n".join(p.text for p in document.paragraphs)
-    if name.endswith(".pdf"):
-        from pypdf import PdfReader
-
-        return "\n".join(page.extract_text() for page in PdfReader(io.BytesIO(data)).pages)
-    return data.decode()
-
-
-def _docx_table(data: bytes) -> Rows:
-    import docx
-
-    (table,) = docx.Document(io.BytesIO(data)).tables
-    header, *rows = ([cell.text for cell in row.cells] for row in table.rows)
-    return [dict(zip(header, row, strict=True)) for row in rows]

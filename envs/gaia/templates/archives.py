@@ -43,13 +43,10 @@ def zip_final(draft: Draft) -> Question:
         PlanStep("read_document", {"path": f"{stem}/{note}.{ending}"}, (said[0],)),
         PlanStep("unpack_archive", {"path": f"{stem}/{inner}.zip"}, (f"{stem}/{inner}/{files[chosen]}",)),
     )
-    phrase = draft.say(
-        f"the {ledger.plural} in the final table of {archive}",
-        f"the {ledger.plural} in that table inside {archive} which its note calls final",
-    )
+    place = draft.say(f"in the final table of {archive}", f"in that table inside {archive} which its note calls final")
     read = PlanStep("read_table", {"path": f"{stem}/{inner}/{files[chosen]}"})
     needs = frozenset({f"{archive}!{note}.{ending}", f"{archive}!{inner}.zip!{files[chosen]}"})
-    rows = replace(rows_of(parts[chosen], phrase, read, archive), before=before, needs=needs)
+    rows = replace(rows_of(parts[chosen], place, read, archive), before=before, needs=needs)
     rows = where(draft, rows, ledger.group, draft.pick(ledger.groups))
     return draft.ask(total(draft, rows, draft.pick(ledger.measures).label))
 

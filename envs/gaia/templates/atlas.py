@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from aworld_gym.types import PlanStep
 from envs.gaia.operators import best, both_found, fact, followed, gap, named, scaled
 from envs.gaia.templates import template
-from envs.gaia.terms import Draft, Question, Term
+from envs.gaia.terms import Draft, Question, Term, joined
 
 
 @template("web-gap", level=1)
@@ -26,9 +26,14 @@ def web_chain(draft: Draft) -> Question:
     """The one of two entities that has more or less of something, and a fact about what its page names."""
     table = draft.pick([table for table in draft.world.tables.values() if table.of_kind("ref")])
     names = [row["name"] for row in draft.some(table.rows, 2)]
-    listed = Term("names", (), f"{names[0]} and {names[1]}")
-    found = best(draft, names, table, draft.pick(table.of_kind("int")), listed)
-    found = replace(found, steps=(both_found(names[0], names[1], table), *without_search(found)))
+    by = draft.pick(table.of_kind("int"))
+    found = best(draft, names, table, by, Term("names", (), ""))
+    more = "higher" if table.row(found.value)[by.name] == max(table.row(name)[by.name] for name in names) else "lower"
+    found = replace(
+        found,
+        phrase=f"whichever of the {table.plural} {joined(names)} has the {more} {by.phrase}",
+        steps=(both_found(names[0], names[1], table), *without_search(found)),
+    )
     ref = draft.pick(table.of_kind("ref"))
     target = draft.table(ref.to)
     column = draft.pick(target.of_kind("text", "person", "int", "date"))

@@ -22,7 +22,7 @@ def png_price(draft: Draft) -> Question:
     prices = f"{a} crowns for each {one} and {b} crowns for each {other} tile"
     phrase = draft.say(
         f"the total price of all {one} and {other} tiles in {picture.file}, at {prices}",
-        f"the cost of the {one} and {other} tiles in {picture.file} together, with {prices}",
+        f"the cost of the {one} and {other} tiles in {picture.file} together, at {prices}",
     )
     bill = calculation(f"{a} * {picture.counts[one]} + {b} * {picture.counts[other]}", value)
     return draft.ask(Term("int", value, phrase, (picture.described(one, other), bill), frozenset({picture.file})))

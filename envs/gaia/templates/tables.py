@@ -100,7 +100,7 @@ def xlsx_join_web(draft: Draft) -> Question:
         ],
     )
     left, right = sheet_rows(draft, records, book, first), sheet_rows(draft, shuffled, book, second)
-    left = replace(left, phrase=f"{book}, whose sheets {first} and {second} are joined by {ledger.key.lower()}")
-    found = top_product(draft, left, right, first, second)
+    place = f"in {book}, whose sheets {first} and {second} are joined by {ledger.key.lower()}"
+    found = top_product(draft, left, right, first, second, place)
     table = draft.table(ledger.table)
     return draft.ask(fact(found, table, draft.pick(table.of_kind(*_ASKED))))
