@@ -23,6 +23,7 @@ from gaia_readers import (
     Rows,
     cell,
     colour_counts,
+    day,
     delimited,
     docx_table,
     either,
