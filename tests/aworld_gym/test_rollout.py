@@ -361,7 +361,7 @@ def test_bad_envs():
 
 
 def test_a_hung_tool_delays_nobody():
-    limits = Limits(call_timeout_s=3.0)
+    limits = Limits(call_timeout_s=5.0)
 
     def say(seed, attempt, turn, messages):
         return calling("wait", seconds=60) if seed == 0 and turn == 0 else SUBMIT
@@ -371,19 +371,18 @@ def test_a_hung_tool_delays_nobody():
         for episode in episodes:
             done.append((time.monotonic() - began, episode))
     assert done[-1][1].seed == 0 and len(done) == 24
-    assert done[-2][0] < 2.5 and 3.0 <= done[-1][0] < 8.0
+    assert done[-2][0] < 5.0 <= done[-1][0] < 20.0
     assert done[-1][1].steps[0].results[0].error == "tool_timeout" and done[-1][1].score == 1.0
 
 
 def test_episodes_run_at_the_same_time():
     async def say(seed, attempt, turn, messages):
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         return SUBMIT
 
-    rollout(Factory(), Custom(say), episodes=1)  # imports done
     began = time.monotonic()
     assert len(rollout(Factory(), Custom(say), episodes=32, concurrency=32)) == 32
-    assert time.monotonic() - began < 4.0  # one after another: 9.6
+    assert time.monotonic() - began < 16.0  # one after another: 32
 
 
 @pytest.mark.parametrize("where", ["policy", "tool"])
@@ -395,8 +394,8 @@ def test_the_deadline_ends_what_hangs_and_the_worker_goes_on(where):
             await asyncio.sleep(60)
         return SUBMIT
 
-    factory = Factory(STDIO if where == "tool" else IN_PROCESS)
-    slow, fine = rollout(factory, Custom(say), episodes=2, concurrency=1, deadline_s=6.0 if where == "tool" else 0.5)
+    factory = Factory()
+    slow, fine = rollout(factory, Custom(say), episodes=2, concurrency=1, deadline_s=3.0)
     assert slow.outcome is Outcome.TIMEOUT and slow.valid and slow.score == 0.0 and slow.steps == ()
     assert fine.score == 1.0 and factory.made == factory.closed == 2
 
