@@ -251,3 +251,29 @@ def test_a_new_task_is_made_and_rendered_in_time(tmp_path: Path) -> None:
         source.setup(source.sample(rng), folder)
         spent.append(time.process_time() - start)
     assert statistics.median(spent) < 0.05
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_no_task_speaks_of_another_splits_entities(split: str) -> None:
+    """Neither its question nor its files do. Names of one word, or within own names, could stand there by chance."""
+    from envs.gaia.splits import world_seeds
+    from envs.gaia.tasks import _built
+    from envs.gaia.world import world
+
+    names = {
+        each: {
+            row["name"]
+            for flavour in FLAVOURS
+            for table in world(flavour, world_seeds(each)[0]).tables.values()
+            for row in table.rows
+        }
+        for each in SPLITS
+    }
+    own = "\n".join(names[split])
+    others = {name for each in SPLITS if each != split for name in names[each] if " " in name and name not in own}
+    assert len(others) > 500
+    source, rng = GaiaTasks(split), np.random.default_rng(17)
+    for _ in range(60):
+        task = source.sample(rng)
+        said = task.prompt + repr(_built(task.id)[1].files)
+        assert not [name for name in others if name in said]
