@@ -9,7 +9,6 @@ episode that is not a measurement it returns None, which TRL keeps out of the gr
 from __future__ import annotations
 
 import logging
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -208,8 +207,3 @@ class TrlSpec:
     reward_funcs: list[Callable[..., list[float | None]]] = field(default_factory=lambda: [env_reward])
     eval_dataset: Any = None
     """Rows of ``eval_env``, where one was given."""
-
-
-def silence_experimental() -> None:
-    """TRL warns at each use of ``rollout_func`` that it is experimental; the version guard stands for that."""
-    warnings.filterwarnings("ignore", message=".*rollout_func.*experimental.*", category=UserWarning)

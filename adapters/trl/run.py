@@ -27,7 +27,7 @@ from adapters.common import (
     TrainResult,
     env_spec,
 )
-from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset, silence_experimental
+from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
 from adapters.trl.trainer import EnvGRPOTrainer
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.tokens import ChatCodec
@@ -105,7 +105,6 @@ def train(
     rollouts = EnvRollouts(specs, options, journals, codec)
     seeds = _seeds(tasks if tasks is not None else tasks_needed(args), args.seed * SEEDS_PER_RUN)
     parts = _parts(rollouts, seeds, _seeds(eval_tasks, EVAL_SEEDS))
-    silence_experimental()
     try:
         trainer = EnvGRPOTrainer(
             str(model) if isinstance(model, Path) else model,
@@ -261,9 +260,9 @@ class _Metrics(TrainerCallback):
         if state.is_world_process_zero:
             self._file = MetricsFile(self._path, resume_step=state.global_step or None)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        if self._file is not None and logs:
-            self._file.append({"step": state.global_step, **logs})
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._file is not None and state.log_history:
+            self._file.append(state.log_history[-1])  # `logs` itself is emptied in part by other callbacks
 
 
 def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int]) -> TrlSpec:

@@ -6,6 +6,7 @@ are checked against what the sampler reported, and with ``credit="step"`` the ad
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, cast
 
 import torch
@@ -37,7 +38,10 @@ class EnvGRPOTrainer(GRPOTrainer):
     def __init__(self, *args: Any, credit: Credit = "episode", logprob_threshold: float | None = None, **kwargs: Any):
         if credit not in ("episode", "step"):
             raise ConfigError(f"credit must be 'episode' or 'step', got {credit!r}")
-        super().__init__(*args, **kwargs)
+        with warnings.catch_warnings():
+            # That rollout_func is experimental is what the check of TRL's version is for.
+            warnings.filterwarnings("ignore", message=".*rollout_func.*experimental.*", category=UserWarning)
+            super().__init__(*args, **kwargs)
         if credit == "step" and self.multi_objective_aggregation != "sum_then_normalize":
             raise ConfigError(
                 "credit='step' normalises rewards-to-go within a group; it needs "

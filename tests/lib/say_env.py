@@ -6,10 +6,13 @@ In process, so that a test can decide how sessions behave through :data:`SESSION
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import gymnasium as gym
 
@@ -97,3 +100,30 @@ def by_answer(obs, action, reward, info, *, scale: float) -> float:
     """A shaping function: the same message earns the same, different ones mostly differ."""
     calls = action.get("tool_calls") or ()
     return scale * sum(map(ord, "".join(call["function"]["arguments"] for call in calls))) / 1000
+
+
+def make_stdio_env(**kwargs) -> ToolEnv:
+    """The same over stdio, by a server that ends its own process at every ``echo``."""
+    tasks = [Task(word, f"say {word}", word) for word in WORDS]
+    server = {"command": sys.executable, "args": [str(Path(__file__).resolve())]}
+    return ToolEnv({"mcpServers": {"say": server}}, tasks, **kwargs)
+
+
+if "Test/SayStdio-v0" not in gym.registry:
+    gym.register("Test/SayStdio-v0", entry_point="say_env:make_stdio_env")
+
+
+if __name__ == "__main__":
+    mortal = new_server("mortal")
+
+    @mortal.tool()
+    def echo(text: str) -> str:
+        """Return the text."""
+        os._exit(3)
+
+    @mortal.tool()
+    def submit_answer(answer: str) -> str:
+        """Submit the answer."""
+        return "ok"
+
+    mortal.run("stdio")

@@ -1,0 +1,182 @@
+"""What the adapters share, without any trainer."""
+
+import json
+import logging
+import math
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.envs.registration import EnvSpec
+from hypothesis import given
+from hypothesis import strategies as st
+from say_env import ENV_ID, make_env
+
+from adapters.common import (
+    EpisodeCounts,
+    LogprobAlarm,
+    MetricsFile,
+    RolloutOptions,
+    env_spec,
+    episode_metrics,
+    rewards_to_go,
+    turn_advantages,
+)
+from aworld_gym import Episode, Outcome, StepRecord, ToolResult
+from aworld_gym.errors import ConfigError
+from aworld_gym.token_policy import TokenEpisode
+from aworld_gym.wrappers import RewardShaping
+
+reward = st.floats(-5, 5, allow_nan=False).map(lambda x: round(x, 3))
+turns = st.lists(reward, min_size=1, max_size=5)
+scales = st.sampled_from(["group", "batch", "none"])
+
+
+def grpo(totals, scale, batch):
+    """GRPO's advantage of each episode of a group (Shao et al. 2024, equation for outcome supervision)."""
+    spread = {"group": np.std(totals, ddof=1), "batch": np.std(batch, ddof=1)}
+    return (np.array(totals) - np.mean(totals)) / (1.0 if scale == "none" else spread[scale] + 1e-4)
+
+
+@given(st.lists(st.tuples(reward, st.integers(1, 6)), min_size=8, max_size=8), scales)
+def test_where_only_the_last_turn_is_rewarded_it_is_grpo(episodes, scale):
+    rewards = [[0.0] * (count - 1) + [total] for total, count in episodes]
+    found = turn_advantages(rewards, group_size=4, scale=scale)
+    totals = [total for total, _ in episodes]
+    expected = [*grpo(totals[:4], scale, totals), *grpo(totals[4:], scale, totals)]
+    for (_, count), ours, theirs in zip(episodes, found, expected, strict=True):
+        assert ours == pytest.approx([theirs] * count, abs=1e-6)
+
+
+@given(st.lists(turns, min_size=3, max_size=6), st.integers(0, 6), scales)
+def test_an_invalid_episode_might_as_well_not_have_been(valid, place, scale):
+    place = min(place, len(valid))
+    with_it = valid[:place] + [None] + valid[place:]
+    found = turn_advantages(with_it, group_size=len(with_it), scale=scale)
+    assert found.pop(place) == []
+    assert found == turn_advantages(valid, group_size=len(valid), scale=scale)
+
+
+@given(st.lists(turns, min_size=4, max_size=4))
+def test_advantages_sum_to_nothing_where_episodes_weigh_the_same(rewards):
+    found = turn_advantages(rewards, group_size=4, scale="none")
+    assert math.fsum(np.mean(row) for row in found) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_turn_advantages_by_hand():
+    rewards = [[1.0, 0.0], [0.0, 2.0, 0.0], [0.0], None]
+    assert rewards_to_go(rewards[1]) == [2.0, 2.0, 0.0]
+    mean = (0.5 + 4 / 3 + 0.0) / 3
+    variance = ((1 - mean) ** 2 / 2 + mean**2 / 2 + 2 * (2 - mean) ** 2 / 3 + mean**2 / 3 + mean**2) / 2
+    first, second, third, fourth = turn_advantages(rewards, group_size=4)
+    scaled = 1 / (math.sqrt(variance) + 1e-4)
+    assert first == pytest.approx([(1 - mean) * scaled, -mean * scaled])
+    assert second == pytest.approx([(2 - mean) * scaled, (2 - mean) * scaled, -mean * scaled])
+    assert (third, fourth) == (pytest.approx([-mean * scaled]), [])
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_one_valid_episode_has_nothing_to_be_compared_with(scale):
+    assert turn_advantages([[1.0, 1.0], None, None, None], group_size=2, scale=scale) == [[0.0, 0.0], [], [], []]
+
+
+def test_an_episode_that_sampled_nothing_earned_nothing_but_counts():
+    assert turn_advantages([[1.0], []], group_size=2, scale="none") == [[0.5], []]
+
+
+def test_groups_are_whole():
+    with pytest.raises(ValueError, match="whole groups of 4, got 3"):
+        turn_advantages([[0.0]] * 3, group_size=4)
+
+
+def test_the_alarm_warns_above_its_threshold(caplog):
+    alarm = LogprobAlarm(1e-3)
+    assert not alarm.check(9e-4, 1.0, step=1) and not caplog.records
+    assert alarm.check(2e-3, 0.5, step=7) and alarm.check(math.nan, 0.0, step=8)
+    assert alarm.warnings == 2 and "step 7" in caplog.text and "0.002" in caplog.text
+    with pytest.raises(ConfigError, match="must be positive"):
+        LogprobAlarm(0.0)
+
+
+def test_env_spec_takes_ids_specs_and_made_envs():
+    env = RewardShaping(gym.make(ENV_ID, limits={"max_turns": 3}), "step_penalty", amount=0.5)
+    spec = env_spec(env)
+    assert [w.name for w in spec.additional_wrappers] == ["RewardShaping"] and spec is not env.spec
+    assert EnvSpec.from_json(spec.to_json()).kwargs == {"limits": {"max_turns": 3}}
+    assert env_spec(spec).id == env_spec(ENV_ID).id == ENV_ID
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("Test/Nothing-v0", "no env 'Test/Nothing-v0'"),
+        (3, "must be an id, an EnvSpec or an env"),
+        (make_env, "must be an id, an EnvSpec or an env"),
+    ],
+)
+def test_env_spec_refuses_what_cannot_be_rebuilt(env, message):
+    with pytest.raises(ConfigError, match=message):
+        env_spec(env)
+
+
+def test_env_spec_refuses_an_env_without_a_spec():
+    env = make_env()
+    with pytest.raises(ConfigError, match="register it and make it with gym.make"):
+        env_spec(env)
+
+
+def test_rollout_options_name_what_they_do_not_know():
+    assert RolloutOptions.of({"retries": 3}) == RolloutOptions(retries=3)
+    with pytest.raises(ConfigError, match="unknown rollout option 'max_turn_token'.*Did you mean 'max_turn_tokens'"):
+        RolloutOptions.of({"max_turn_token": 3})
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        RolloutOptions.of(3)
+
+
+def played(
+    outcome=Outcome.ANSWERED, components=({"task": 0.0, "bonus": 0.5}, {"task": 1.0, "bonus": -0.25}), attempts=1
+):
+    results = (ToolResult("c", "echo", (), error="tool_error"), ToolResult("d", "echo", ()))
+    steps = tuple(
+        StepRecord(k, {"role": "assistant", "content": ""}, results, (), math.fsum(c.values()), c, "key")
+        for k, c in enumerate(components)
+    )
+    return TokenEpisode(
+        Episode("env", "task", 0, steps=steps, outcome=outcome, score=1.0, error="it broke"), None, attempts
+    )
+
+
+def test_episode_metrics():
+    found = episode_metrics(played())
+    assert found["env/return"] == 1.25 and found["env/score"] == 1.0 and found["env/turns"] == 2.0
+    assert (found["env/tool_calls"], found["env/tool_errors"]) == (4.0, 2.0)
+    assert (found["env/reward/task"], found["env/reward/bonus"]) == (1.0, 0.25)
+    assert sum(value for name, value in found.items() if name.startswith("env/outcome/")) == 1.0
+    assert episode_metrics(played(Outcome.INFRA_FAILURE, attempts=3)) == {"env/invalid": 1.0, "env/retried": 2.0}
+
+
+def test_counts_speak_up(caplog):
+    counts, batch = EpisodeCounts(), [played(), played(Outcome.INFRA_FAILURE, attempts=2)]
+    for one in batch:
+        counts.add(one)
+    counts.warn_of_invalid(batch, 4)
+    assert counts == {"episodes": 2, "invalid": 1, "retried": 1, "answered": 1, "infra_failure": 1}
+    assert "step 4: 1 of 2 episodes" in caplog.text and "it broke" in caplog.text
+    caplog.clear()
+    counts.warn_of_invalid(batch[:1], 5)
+    assert not caplog.records
+    counts.warn_of_invalid(batch[1:], 6)
+    assert caplog.records[-1].levelno == logging.ERROR, "a batch without one measurement is more than a warning"
+
+
+def test_the_metrics_file(tmp_path):
+    path = tmp_path / "run" / "metrics.jsonl"
+    file = MetricsFile(path)
+    for step in range(1, 4):
+        file.append({"step": step, "loss": math.nan if step == 2 else 0.5})
+    with path.open("a") as torn:
+        torn.write('{"step": 4, "lo')
+    assert MetricsFile.read(path) == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": None}, {"step": 3, "loss": 0.5}]
+    MetricsFile(path, resume_step=2).append({"step": 3, "loss": 0.25})
+    assert [json.loads(line)["loss"] for line in path.read_text().splitlines()] == [0.5, None, 0.25]
+    assert MetricsFile(path).read(path) == [], "a new run begins a new file"
