@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -198,6 +199,23 @@ def _references(node: Any) -> Iterable[str]:
 # -- arguments ------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
+def _validator(schema: str) -> Any:
+    """The validator of a schema, given as JSON. Checking a schema takes milliseconds, and every env has its own tools.
+
+    Raises:
+        SchemaError, RecursionError: the schema is broken.
+    """
+    from jsonschema import validators
+    from jsonschema.validators import Draft202012Validator
+    from referencing import Registry
+
+    read = json.loads(schema)
+    cls = validators.validator_for(read, default=Draft202012Validator)
+    cls.check_schema(read)
+    return cls(read, registry=Registry())  # nothing is ever fetched
+
+
 class Arguments:
     """Checks the arguments of one tool.
 
@@ -207,15 +225,11 @@ class Arguments:
     """
 
     def __init__(self, name: str, schema: Mapping[str, Any]):
-        from jsonschema import SchemaError, validators
-        from jsonschema.validators import Draft202012Validator
-        from referencing import Registry
+        from jsonschema import SchemaError
 
         self._name, self._schema = name, schema
-        cls = validators.validator_for(schema, default=Draft202012Validator)
         try:
-            cls.check_schema(schema)
-            self._validator: Any = cls(schema, registry=Registry())  # nothing is ever fetched
+            self._validator: Any = _validator(json.dumps(schema))
         except (SchemaError, RecursionError) as error:
             logger.warning("the schema of tool %r is broken, so its arguments are not checked: %s", name, error)
             self._validator = None
