@@ -45,7 +45,7 @@ def tools(context: ToolContext) -> list[ToolDef]:
                     left -= workspace.write(inner, stream, limit=left)
                     names.append(inner)
         except ToolFault:
-            workspace.remove(names)  # all or nothing
+            workspace.remove(target)  # all or nothing
             raise
         return lines(names, MAX_LISTED, noun="files") or f"{quoted(path)} is empty"
 
@@ -85,7 +85,7 @@ def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO
 def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
     for info in archive.infolist():
         kind = info.external_attr >> 28
-        if info.is_dir():
+        if info.filename.endswith("/"):
             continue
         if kind not in (0, 0o10):  # the upper bits of the Unix mode: anything but a regular file
             raise ToolFault(f"{quoted(path)} holds a link or special file ({info.filename!r}), which is not unpacked")

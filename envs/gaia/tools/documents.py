@@ -60,11 +60,12 @@ def text_of(file: BinaryIO, path: str) -> str:
     if ending in _OTHER_TOOLS:
         raise ToolFault(f"{quoted(path)} is not a text document; use {_OTHER_TOOLS[ending]}")
     reader = _READERS.get(ending)
-    text = reader(file, path) if reader else decode(file.read(), path)
+    try:
+        text = reader(file, path) if reader else decode(file.read(), path)
+    except RecursionError:
+        raise ToolFault(f"{quoted(path)} is nested too deeply to be read") from None
     if len(text) > MAX_TEXT:
-        raise ToolFault(
-            f"{quoted(path)} has {len(text):,} characters of text; at most {MAX_TEXT:,} are read. Use run_python."
-        )
+        raise ToolFault(f"{quoted(path)} has {len(text):,} characters of text, over {MAX_TEXT:,}. Use run_python.")
     return text.replace("\r\n", "\n")
 
 

@@ -109,8 +109,11 @@ def _word_line(paragraph: Element) -> str:
             text.append("\t")
         elif node.tag in (f"{_W}br", f"{_W}cr"):
             text.append("\n")
-    style = paragraph.find(f"{_W}pPr/{_W}numPr")
-    return ("- " if style is not None else "") + "".join(text)
+    style = paragraph.find(f"{_W}pPr/{_W}pStyle")
+    listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
+    if style is not None:
+        listed |= style.get(f"{_W}val", "").startswith("List")
+    return ("- " if listed else "") + "".join(text)
 
 
 def pptx_text(archive: zipfile.ZipFile, path: str) -> str:

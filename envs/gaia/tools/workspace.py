@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,8 @@ class Workspace:
     def write(self, path: str, data: BinaryIO, *, limit: int) -> int:
         """Create the file at ``path``, and the directories it needs, from a stream; the bytes written.
 
+        Where it fails, what was written until then stays; :meth:`remove` takes it away.
+
         Raises:
             ToolFault: the path leads elsewhere, exists already, or the stream has more than ``limit`` bytes.
         """
@@ -137,7 +140,6 @@ class Workspace:
                 while chunk := data.read(1 << 16):
                     written += len(chunk)
                     if written > limit:
-                        os.unlink(parts[-1], dir_fd=directory)
                         raise ToolFault(f"{quoted(path)} would have more than {limit:,} bytes")
                     file.write(chunk)
         return written
@@ -152,21 +154,18 @@ class Workspace:
             return False
         return True
 
-    def remove(self, paths: Sequence[str]) -> None:
-        """Take away files, and the directories above them that are empty then."""
-        folders: set[tuple[str, ...]] = set()
-        for path in paths:
-            parts = self.parts(path)
-            with self._directory(parts[:-1], path) as directory:
+    def remove(self, path: str) -> None:
+        """Take away a file, or a directory and all below it, links not followed; nothing where there is nothing."""
+        parts = self.parts(path)
+        with self._directory(parts[:-1], path) as directory:
+            try:
+                kind = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False).st_mode
+            except FileNotFoundError:
+                return
+            if stat.S_ISDIR(kind):
+                shutil.rmtree(parts[-1], dir_fd=directory)
+            else:
                 os.unlink(parts[-1], dir_fd=directory)
-            folders |= {parts[:depth] for depth in range(1, len(parts))}
-        for parts in sorted(folders, key=len, reverse=True):
-            with self._directory(parts[:-1], "/".join(parts)) as directory:
-                try:
-                    os.rmdir(parts[-1], dir_fd=directory)
-                except OSError as error:
-                    if error.errno != errno.ENOTEMPTY:
-                        raise
 
     def room(self) -> int:
         """Bytes that tools may still write."""
