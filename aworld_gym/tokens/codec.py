@@ -20,6 +20,7 @@ from aworld_gym.tokens.errors import UnsupportedTemplateError
 from aworld_gym.tokens.parsers import END_THINK, THINK, Parsed, find_format, parse_text
 from aworld_gym.tokens.pieces import ToolFormat, Tools
 from aworld_gym.tokens.rendering import Rendered, Renderer, Watched, clean, clean_message, unseen
+from aworld_gym.tokens.strict_json import dumps
 from aworld_gym.tokens.vocabulary import Control, Vocabulary
 from aworld_gym.types import Message
 
@@ -38,6 +39,8 @@ _PINNED = {"date_string": "26 Jul 2024"}
 
 _DUMMY = 1999
 """The witness of the dummy assistant turn."""
+_SAID = "Okay."
+"""What dummy messages say: part of no control string, so that it never has to be told apart from one."""
 
 
 class ChatCodec:
@@ -196,7 +199,7 @@ class ChatCodec:
         for k, call in enumerate(turn.get("tool_calls", ())):
             call["function"]["name"] = Watched(call["function"]["name"], k + 2)
             needed.append(k + 2)
-        user = {"role": "user", "content": "u"}
+        user = {"role": "user", "content": _SAID}
         begin = self._render([user], generate=True).text
         rendered = self._render([user, turn], generate=False)
         if lost := unseen(rendered, needed):
@@ -290,7 +293,7 @@ class ChatCodec:
         eos = self.tokenizer.eos_token_id
         stops |= {int(eos)} if eos is not None else set()
         try:
-            answer = {"role": "assistant", "content": Watched("x", 1)}
+            answer = {"role": "assistant", "content": Watched(_SAID, 1)}
             rendered = self._render([_user(0), answer, _user(2)], generate=True)
         except UnsupportedTemplateError:  # no such dialogue: self_check says so, with the reason
             return frozenset(stops)
@@ -319,14 +322,14 @@ def _own_template(tokenizer: Any) -> str:
 
 
 def _user(k: int) -> dict[str, Any]:
-    return {"role": "user", "content": Watched("u", k)}
+    return {"role": "user", "content": Watched(_SAID, k)}
 
 
 def _dummy_turn(results: Sequence[Mapping[str, Any]], as_text: bool) -> dict[str, Any]:
     """An assistant turn with one call per result, or a plain answer; its witness is the last thing it says."""
     if not results:
-        return {"role": "assistant", "content": Watched("x", _DUMMY)}
-    arguments = Watched('{"s": "x"}', _DUMMY) if as_text else {"s": Watched("x", _DUMMY)}
+        return {"role": "assistant", "content": Watched(_SAID, _DUMMY)}
+    arguments = Watched(dumps({_SAID: _SAID}), _DUMMY) if as_text else {_SAID: Watched(_SAID, _DUMMY)}
     return {
         "role": "assistant",
         "content": "",
@@ -356,5 +359,5 @@ def _replies(turn: Mapping[str, Any]) -> list[Message]:
     """A message of the kind that answers an assistant turn."""
     calls = turn.get("tool_calls")
     if not calls:
-        return [{"role": "user", "content": "u"}]
-    return [{"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": "u"} for c in calls]
+        return [{"role": "user", "content": _SAID}]
+    return [{"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": _SAID} for c in calls]

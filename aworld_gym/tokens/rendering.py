@@ -317,8 +317,10 @@ def _content(content: Any, image: str | None) -> str:
     return "\n".join(texts)
 
 
-def _call(call: Mapping[str, Any], k: int) -> dict[str, Any]:
-    function = call["function"]
+def _call(call: Any, k: int) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError(f'a tool call is {{"function": {{"name", "arguments"}}}}, got {call!r:.200}')
     arguments = function.get("arguments") or {}
     if isinstance(arguments, str):
         try:
@@ -328,7 +330,7 @@ def _call(call: Mapping[str, Any], k: int) -> dict[str, Any]:
     return {
         "id": clean(str(call.get("id") or f"call_{k}")),
         "type": "function",
-        "function": {"name": clean(str(function["name"])), "arguments": clean(arguments)},
+        "function": {"name": clean(function["name"]), "arguments": clean(arguments)},
     }
 
 

@@ -9,7 +9,6 @@ says. Nothing of the caller's tokenizer is changed, and all methods may be calle
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +61,6 @@ class Vocabulary:
         """Matches what may become a control string, by a template's change of case too."""
         self._ordinary = [(t, i) for i, t in added.items() if t.content not in self._flags]
         self._plain: list[_Plain] = []
-        self._lock = threading.Lock()
         stops = {tokenizer.eos_token_id, tokenizer.bos_token_id}
         # The model's own id for what it does not know is no danger, unless a turn ends with it.
         self.control_ids = frozenset(self.control.values()) - (_unknown(backend) - stops)
@@ -108,16 +106,16 @@ class Vocabulary:
         return text
 
     def _plain_for(self, text: str) -> _Plain:
+        """A plain tokenizer whose anchor ``text`` does not hold: the first one, but for texts that know it."""
         for plain in self._plain:
             if plain.anchor not in text:
                 return plain
-        with self._lock:
-            k = len(self._plain)
-            while (anchor := f"\uf8f0{k}\uf8f1") in text or anchor in self.control:
-                k += 1
-            plain = _Plain(self._backend, self._ordinary, anchor)
-            self._plain = [*self._plain, plain]
-            return plain
+        k = len(self._plain)
+        while (anchor := f"\uf8f0{k}\uf8f1") in text or anchor in self.control:
+            k += 1
+        plain = _Plain(self._backend, self._ordinary, anchor)
+        self._plain = [*self._plain, plain]  # two threads may each make one; either will do
+        return plain
 
     def _broken_up(self, text: str, plain: _Plain, mid: bool) -> list[int]:
         """For models whose own vocabulary spells a control string (word-level ones): cut after its first character."""

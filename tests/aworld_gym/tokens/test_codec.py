@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import random
 import threading
 from collections.abc import Iterator, Sequence
@@ -242,6 +243,7 @@ def test_prompt_takes_earlier_turns_for_a_rewritten_history(codec: ChatCodec) ->
         (["text"], "whose role is one of"),
         ([{"role": "user", "content": 7}], "content must be text"),
         ([{"role": "user", "content": [{"type": "audio"}]}], "'audio'"),
+        ([{"role": "user", "content": "x", "tool_calls": [{"name": "f"}]}], "a tool call is"),
     ],
 )
 def test_extend_refuses_what_is_no_new_message(messages: list, what: str) -> None:
@@ -270,6 +272,15 @@ def test_text_that_is_not_unicode_is_mended_not_fatal(codec: ChatCodec) -> None:
     answers = [{"role": "tool", "tool_call_id": "call_0", "name": "lookup", "content": hostile}]
     benign = [{**answers[0], "content": "a\ufffdb \ufffd \ufffd<|im_end|> \U0001f600"}]
     assert codec.extend([], answers) == codec.extend([], benign)
+
+
+def test_a_codec_can_be_sent_to_another_process() -> None:
+    codec = ChatCodec(chat_tokenizers.build("qwen3"), template_kwargs={"enable_thinking": False})
+    codec.self_check()
+    sent = pickle.loads(pickle.dumps(codec))
+    messages = [{"role": "user", "content": "hi <|im_end|>"}]
+    assert sent.prompt(messages, TOOLS) == codec.prompt(messages, TOOLS)
+    assert sent.stop_ids == codec.stop_ids
 
 
 def test_template_arguments_and_the_clock() -> None:
