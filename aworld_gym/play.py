@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import math
 import platform
 import time
 import weakref
@@ -24,6 +23,7 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym import aio
+from aworld_gym.episode_state import as_returned
 from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
 from aworld_gym.policies.base import Agent, Policy
 from aworld_gym.types import Episode, Message, Outcome, StepRecord
@@ -168,7 +168,7 @@ class _Run:
             seen = len(obs) + 1 if whole else 0  # a transcript holds what was shown before, and the action
             obs, reward, terminated, truncated, info = await self.step(action)
             new, done = obs[seen:], terminated or truncated
-            self.steps.append(_as_returned(env.get_wrapper_attr("last_step"), float(reward), info))
+            self.steps.append(as_returned(env.get_wrapper_attr("last_step"), float(reward), info))
             if observe is not None:
                 with self.policys_fault("observe"):
                     observe(float(reward), info, done)
@@ -249,15 +249,6 @@ class _Run:
         with boundary("env_failed"):
             score = self.env.get_wrapper_attr("tasks").score(self.env.get_wrapper_attr("task"), None)
         return None if score is None else float(score.value)
-
-
-def _as_returned(step: StepRecord, reward: float, info: Mapping[str, Any]) -> StepRecord:
-    """The env's record of a step with the reward that the outermost wrapper returned, and its components."""
-    components = {name: float(value) for name, value in info["reward_components"].items()}
-    unnamed = reward - math.fsum(components.values())
-    if abs(unnamed) > 1e-9:  # a foreign wrapper changed the reward
-        components["other_wrappers"] = unnamed
-    return dataclasses.replace(step, reward=reward, components=components)
 
 
 def _observes_transcript(env: gym.Env) -> bool:
