@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import aworld_gym.tokens
 from examples.train_gaia.warm import WarmSettings
 
 _SOURCES = (
@@ -30,9 +31,10 @@ _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "Jinja2")
 def key(settings: WarmSettings, tools: Sequence[dict[str, Any]]) -> str:
     """Hash of settings, tool schemas, the sources that make tasks, tokens and weights, and library versions."""
     digest = hashlib.sha256()
-    for name in _SOURCES:
-        source = Path(str(importlib.import_module(name).__file__))
-        digest.update(name.encode() + b"\0" + source.read_bytes())
+    sources = [Path(str(importlib.import_module(name).__file__)) for name in _SOURCES]
+    sources += sorted(Path(str(aworld_gym.tokens.__file__)).parent.glob("*.py"))
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
     about = {
         "settings": asdict(settings),
         "tools": tools,

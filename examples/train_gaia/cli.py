@@ -38,6 +38,7 @@ def command(
         int | None, typer.Option(help="Held-out tasks a measurement: 200, or 100 for a given one.")
     ] = None,
     shaping: Annotated[float, typer.Option(help="What the facts of the oracle plan pay, as step rewards.")] = 0.0,
+    warm_steps: Annotated[int | None, typer.Option(help="Imitation steps of the small model's warm start.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML or JSON of GRPOConfig fields, over the recipe's.")] = None,
     cache: Annotated[bool, typer.Option(help="Use and keep the warm start under ~/.cache/aworld-gym.")] = True,
     resume: Annotated[bool, typer.Option(help="Go on from the last checkpoint in the run's folder.")] = False,
@@ -52,21 +53,24 @@ def command(
     try:
         from examples.train_gaia import report, settings, train
 
-        _quiet()
-        folder = _folder(output, name, resume)
+        quiet()
+        target = folder(output, name, resume)
         given: dict[str, Any] = {"seed": seed}
         given |= {key: value for key, value in (("steps", steps), ("tasks", tasks)) if value is not None}
         if model is None:
             if preset not in (None, "mini"):
                 raise ConfigError(f"the small model knows preset 'mini' only, got {preset!r}; name a --model")
-            chosen = settings.small_model(folder, **given)
+            chosen = settings.small_model(target, **given)
+            if warm_steps is not None:
+                warm = dataclasses.replace(chosen.warm, imitation_steps=warm_steps)
+                chosen = dataclasses.replace(chosen, warm=warm)
         else:
-            chosen = settings.given_model(folder, model, preset=preset, **given)
-        grpo = {**chosen.grpo, **_read(config)}
+            chosen = settings.given_model(target, model, preset=preset, **given)
+        grpo = {**chosen.grpo, **read(config)}
         chosen = dataclasses.replace(chosen, grpo=grpo, shaping=shaping, use_cache=cache, resume=resume)
-        folder.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
         # TRL prints what it logs; the same is in metrics.jsonl.
-        with (folder / "train.log").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log):
+        with (target / "train.log").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log):
             found = train.run(chosen, console)
         page = report.write(found)
     except AWorldGymError as error:
@@ -85,7 +89,7 @@ def _show(found: Any, page: Path) -> None:
     console.print(f"{sum(found.wall_s.values()):.0f} s. Report: {page}", soft_wrap=True)
 
 
-def _folder(output: Path | None, name: str, resume: bool) -> Path:
+def folder(output: Path | None, name: str, resume: bool) -> Path:
     """The run's folder. A name that is taken gets a number; a folder that was asked for must be free."""
     if output is not None:
         if not resume and (output / "episodes.jsonl").exists():
@@ -97,7 +101,7 @@ def _folder(output: Path | None, name: str, resume: bool) -> Path:
     return next(path for k in range(2, 10**6) if not (path := runs / f"{name}-{k}").exists())
 
 
-def _read(config: Path | None) -> dict[str, Any]:
+def read(config: Path | None) -> dict[str, Any]:
     if config is None:
         return {}
     try:
@@ -109,7 +113,7 @@ def _read(config: Path | None) -> dict[str, Any]:
     return found
 
 
-def _quiet() -> None:
+def quiet() -> None:
     """Leave the screen to the bars: no bars of transformers for a model of 2 MB, no notices of renamed arguments."""
     from transformers.utils import logging as transformers_logging
 

@@ -123,12 +123,12 @@ def _warm_start(run: Run) -> str:
     made = "taken from the cache, made earlier with the same settings" if run.warm_from_cache else "made in this run"
     return (
         f"The model began from noise. Its warm start ({made}) was {warm.drill_steps} steps of a copying drill on "
-        f"random strings, then {warm.imitation_steps} steps of imitation, {warm.batch} demonstrations each, all on training "
-        "tasks.\n\n"
+        f"random strings, then {warm.imitation_steps} steps of imitation, {warm.batch} demonstrations each, all on "
+        "training tasks.\n\n"
         "What it imitated was not a good policy but a script in a hurry: it lists the files, then with probability "
         f"{warm.first:g} opens the first one listed instead of the one asked for; it notes the rows it needs, then "
-        f"with probability {warm.skip:g} submits the first value noted where it should calculate. That script succeeds on "
-        "just under half of the tasks, and the model before GRPO on fewer, for it also copies imperfectly. So the "
+        f"with probability {warm.skip:g} submits the first value noted where it should calculate. That script succeeds "
+        "on just under half of the tasks, and the model before GRPO on fewer, for it also copies imperfectly. So the "
         "format of a call and the pieces of a solution were learnt from the script; that the long way pays was found "
         "by reinforcement learning, from the reward alone."
     )

@@ -25,7 +25,7 @@ class Settings:
     env: Mapping[str, Any] = field(default_factory=lambda: dict(MINI))
     """Arguments of ``gym.make("AWorld/Gaia-v0")`` for training."""
     shaping: float = 0.0
-    """What the facts of the oracle plan pay in all (``RewardShaping``'s ``plan_progress``); 0: the task's score alone."""
+    """What the facts of the oracle plan pay in all (``plan_progress`` shaping); 0: the task's score alone."""
     warm: WarmSettings = field(default_factory=WarmSettings)
     grpo: Mapping[str, Any] = field(default_factory=dict)
     """Fields of TRL's GRPOConfig."""

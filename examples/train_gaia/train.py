@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import logging
 import time
 from collections.abc import Iterator
@@ -146,6 +148,33 @@ def warm_checkpoint(settings: Settings, found: Run, console: Console) -> Path:
             cache.keep(target, name)
         except OSError as error:
             log.warning("the warm start is not kept for later runs: %s", error)
+    return target
+
+
+def imitate_longer(start: Path, settings: Settings, cpu_s: float, console: Console) -> Path:
+    """The control for GRPO: the same CPU seconds spent on further imitation, from the same start.
+
+    Args:
+        start: a warm checkpoint.
+        settings: of the run; the demonstrations follow those of its warm start's next seed.
+        cpu_s: what GRPO took.
+        console: for the bar.
+
+    Returns:
+        The checkpoint, below ``settings.output``.
+    """
+    tools, tokenizer = offered_tools(settings), AutoTokenizer.from_pretrained(start)
+    codec, model, began = ChatCodec(tokenizer), load(start), time.process_time()
+    fresh = dataclasses.replace(settings.warm, seed=settings.warm.seed + 10**6, drill_steps=0)
+    rehearsal = dataclasses.replace(fresh, imitation_steps=10)
+    warm_start(copy.deepcopy(model), codec, tools, rehearsal)  # to learn what a step costs
+    per_step = (time.process_time() - began) / rehearsal.steps
+    more = dataclasses.replace(fresh, imitation_steps=max(1, round(cpu_s / per_step)))
+    with bar(console, "more imitation", more.steps) as shown:
+        warm_start(model, codec, tools, more, lambda step, loss: shown.advance(f"loss {loss:.3f}"))
+    target = settings.output / "final"
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
     return target
 
 
