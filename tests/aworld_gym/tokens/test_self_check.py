@@ -133,3 +133,10 @@ def test_several_templates_by_name() -> None:
     codec = ChatCodec(tokenizer)
     codec.self_check()
     assert codec.template == source
+
+
+@pytest.mark.skipif(bool(chat_tokenizers.missing("smollm2")), reason=chat_tokenizers.missing("smollm2"))
+def test_smollm2s_own_template_knows_no_tools() -> None:
+    codec = ChatCodec(chat_tokenizers.build("smollm2"), template=chat_tokenizers.smollm2_template())
+    with pytest.raises(UnsupportedTemplateError, match="does not show the tool 'find_row' to the model"):
+        codec.self_check()
