@@ -1,4 +1,4 @@
-"""What the adapters share: options, results, credit, the log-probability alarm, counts. No framework, no torch.
+"""What the adapters share: options, results, counts, the log-probability alarm. No framework, no torch.
 
 An adapter turns ``aworld_gym.token_policy`` episodes into its framework's tensors; whatever is the same for all
 frameworks stands here once.
@@ -12,13 +12,12 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym.errors import ConfigError, did_you_mean
@@ -28,11 +27,6 @@ from aworld_gym.types import Outcome
 
 log = logging.getLogger(__name__)
 
-Credit = Literal["episode", "step"]
-Scale = Literal["group", "batch", "none"]
-
-STD_EPSILON = 1e-4
-"""Added to a standard deviation before dividing by it, as TRL does."""
 EVAL_SEEDS = 10**15
 """Where evaluation seeds begin: beyond every training seed."""
 SEEDS_PER_RUN = 10**9
@@ -161,66 +155,6 @@ def episode_metrics(played: TokenEpisode) -> dict[str, float]:
     return out
 
 
-def rewards_to_go(rewards: Sequence[float]) -> list[float]:
-    """For each turn, the sum of its reward and all later ones."""
-    return [float(x) for x in np.cumsum(np.asarray(rewards, dtype=float)[::-1])[::-1]]
-
-
-def turn_advantages(
-    turn_rewards: Sequence[Sequence[float] | None], *, group_size: int, scale: Scale = "group"
-) -> list[list[float]]:
-    r"""One advantage per turn (``credit="step"``).
-
-    With rewards-to-go :math:`G_{i,t} = \sum_{k \ge t} r_{i,k}` of the n valid episodes i of a group, of
-    :math:`T_i` turns each,
-
-    .. math::
-        \mu = \frac{1}{n} \sum_i \frac{1}{T_i} \sum_t G_{i,t}, \qquad
-        \sigma^2 = \frac{1}{n-1} \sum_i \frac{1}{T_i} \sum_t (G_{i,t} - \mu)^2, \qquad
-        A_{i,t} = \frac{G_{i,t} - \mu}{\sigma + 10^{-4}} .
-
-    Rewards-to-go are those of policy gradients with causality (Sutton et al., 2000); the baseline is GRPO's group
-    mean (Shao et al., 2024, arXiv:2402.03300), of all turns of the group together. It is one constant per group,
-    as GRPO's is: a baseline for each turn *index* would be over those episodes only that came so far, which the
-    policy itself decides by when it stops, and is biased for that reason (verl issue 7244). Each episode weighs
-    the same however many turns it took. Where only the last turn is rewarded, all this *is* GRPO's advantage.
-
-    Args:
-        turn_rewards: of each episode the rewards of its turns; None for an invalid one, which is left out of every
-            mean and has no advantage. Groups are consecutive.
-        group_size: episodes per group.
-        scale: divide by the group's standard deviation, the whole batch's, or not at all.
-
-    Returns:
-        Of each episode, one advantage per turn; zeros where fewer than two episodes of the group are valid.
-    """
-    if len(turn_rewards) % group_size:
-        raise ValueError(f"expected whole groups of {group_size}, got {len(turn_rewards)} episodes")
-    # An episode that never came to a turn has earned 0, and counts.
-    returns = [None if r is None else np.asarray(rewards_to_go(r) or [0.0]) for r in turn_rewards]
-    batch_std = _spread([g for g in returns if g is not None])[1]
-    out: list[list[float]] = []
-    for start in range(0, len(returns), group_size):
-        group = returns[start : start + group_size]
-        mean, std = _spread([g for g in group if g is not None])
-        scaling = {"group": std + STD_EPSILON, "batch": batch_std + STD_EPSILON, "none": 1.0}[scale]
-        for to_go, rewards in zip(group, turn_rewards[start : start + group_size], strict=True):
-            if to_go is None or not math.isfinite(std) or not math.isfinite(scaling):
-                out.append([0.0] * len(rewards or ()))
-            else:
-                out.append([float(x) for x in (to_go - mean) / scaling][: len(rewards or ())])
-    return out
-
-
-def _spread(returns: Iterable[np.ndarray]) -> tuple[float, float]:
-    """Mean and sample standard deviation over episodes that weigh the same; NaN for fewer than two."""
-    returns = list(returns)
-    if len(returns) < 2:
-        return math.nan, math.nan
-    mean = float(np.mean([g.mean() for g in returns]))
-    return mean, math.sqrt(sum(float(((g - mean) ** 2).mean()) for g in returns) / (len(returns) - 1))
-
-
 class LogprobAlarm:
     """Compares the log-probabilities of sampling with the trainer's own, for the same ids and weights.
 
@@ -282,3 +216,45 @@ class MetricsFile:
             return []
         lines = path.read_text(encoding="utf-8").split("\n")
         return [json.loads(line) for line in lines[:-1] if line]
+
+
+def task_seeds(tasks: int | Sequence[int], first: int) -> list[int]:
+    """The seeds of that many tasks from ``first`` on, or those given."""
+    seeds = range(first, first + tasks) if isinstance(tasks, int) else tasks
+    if len(seeds) == 0 or isinstance(tasks, bool):
+        raise ConfigError(f"expected a positive number of tasks or a list of seeds, got {tasks!r}")
+    return [int(seed) for seed in seeds]
+
+
+def read_config(config: Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
+    """A trainer's settings from a mapping, or a YAML or JSON file.
+
+    Raises:
+        ConfigError: no such file, or not a mapping in it.
+    """
+    if config is None:
+        return {}
+    if isinstance(config, Mapping):
+        return dict(config)
+    import yaml  # every framework brings it; the package itself does not need it
+
+    path = Path(config)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the config file {path} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the config file {path} is not YAML or JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"the config file {path} must hold a mapping of settings, got {type(found).__name__}")
+    return found
+
+
+def refuse_mixing(output_dir: Path) -> None:
+    """Raises ConfigError where a folder holds another run's episodes."""
+    for path in sorted(output_dir.glob("*episodes*.jsonl")):
+        if path.stat().st_size:
+            raise ConfigError(
+                f"{path} is of an earlier run; pass resume_from_checkpoint=True to continue that run, or another "
+                "output_dir"
+            )

@@ -12,7 +12,9 @@ No torch here, and no advantage, loss or weight.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
@@ -92,6 +94,7 @@ class TokenAgent:
         self._built = TrajectoryBuilder()
         self._prompt: list[int] = []
         self._last: list[int] = []
+        self._logprobs_known = True
 
     async def act(self, messages: tuple[Message, ...]) -> Message | None:
         """The model's next message; None once its token budget is used up or its turn was cut."""
@@ -111,11 +114,14 @@ class TokenAgent:
         stops = policy.codec.stop_ids
         end = next((k + 1 for k, token in enumerate(ids[:limit]) if token in stops), limit)
         self._last, logprobs = ids[:end], None if logprobs is None else logprobs[:end]
+        if logprobs is not None and not all(map(math.isfinite, logprobs)):
+            self._logprobs_known, logprobs = False, [0.0] * len(logprobs)
         built.sampled(self._last, logprobs)
         parsed = policy.codec.parse(self._last, self._tools)
         if not parsed.closed:
             return None
-        sampled = {"token_ids": self._last, "logprobs": logprobs, "model_version": policy.model_version}
+        known = logprobs if self._logprobs_known else None
+        sampled = {"token_ids": self._last, "logprobs": known, "model_version": policy.model_version}
         return {**parsed.message, "sampled": sampled}
 
     def observe(self, reward: float, info: Mapping[str, Any], done: bool) -> None:
@@ -123,8 +129,14 @@ class TokenAgent:
         self._built.reward(reward)
 
     def trajectory(self) -> TokenTrajectory | None:
-        """What was prompted, sampled and appended so far; None before the first turn."""
-        return self._built.build() if self._prompt else None
+        """What was prompted, sampled and appended so far; None before the first turn.
+
+        Without log-probabilities where the sampler could not give one of them (it was not a finite number).
+        """
+        if not self._prompt:
+            return None
+        built = self._built.build()
+        return built if self._logprobs_known else dataclasses.replace(built, logprobs=None)
 
     def _room(self) -> int:
         room, context = self._policy.max_tokens, self._policy.max_context

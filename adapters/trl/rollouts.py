@@ -9,6 +9,7 @@ episode that is not a measurement it returns None, which TRL keeps out of the gr
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ class EnvRollouts:
             self._items(prompts, trainer),
             max_tokens=trainer.max_completion_length,
             max_turn_tokens=self.options.max_turn_tokens,
-            max_context=getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None),
+            max_context=_context(trainer),
             concurrency=self.options.concurrency,
             retries=self.options.retries,
             straggler_s=self.options.straggler_s,
@@ -157,6 +158,13 @@ def env_reward(
     return [reward if valid else None for reward, valid in zip(env_reward, env_valid, strict=True)]
 
 
+def _context(trainer: Any) -> int | None:
+    """How many ids the model, and the engine that samples, can hold."""
+    model = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
+    engine = trainer.args.vllm_max_model_length if trainer.use_vllm else None
+    return min((bound for bound in (model, engine) if bound), default=None)
+
+
 def _codec_for(trainer: Any) -> ChatCodec:
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     kwargs = trainer.chat_template_kwargs or None
@@ -168,12 +176,14 @@ def _codec_for(trainer: Any) -> ChatCodec:
 
 def _columns(played: Sequence[TokenEpisode], stats: PoolStats, *, filler: int, mask_truncated: bool) -> dict[str, Any]:
     out: dict[str, list[Any]] = defaultdict(list)
-    with_logprobs = all(p.trajectory is None or p.trajectory.logprobs is not None for p in played)
+    sampled = [p.trajectory for p in played if p.trajectory is not None and p.trajectory.response_ids]
+    with_logprobs = not sampled or any(trajectory.logprobs is not None for trajectory in sampled)
     for one in played:
         trajectory, valid = one.trajectory, one.episode.valid
         if trajectory is not None and valid and trajectory.response_ids:
             ids, mask = list(trajectory.response_ids), list(trajectory.mask)
-            logprobs = list(trajectory.logprobs or ())
+            # Where the engine could not say, NaN: TRL then corrects nothing.
+            logprobs = list(trajectory.logprobs or [math.nan if bit else 0.0 for bit in mask])
             spans, rewards = [list(turn) for turn in trajectory.turns], list(trajectory.turn_rewards)
             if mask_truncated and one.episode.outcome is Outcome.MAX_TOKENS:
                 mask = [0] * len(mask)  # TRL's own test looks at the last id only, which a full turn may end with

@@ -12,7 +12,6 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-import yaml
 from gymnasium.envs.registration import EnvSpec
 from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
@@ -21,12 +20,15 @@ from trl import GRPOConfig
 from adapters.common import (
     EVAL_SEEDS,
     SEEDS_PER_RUN,
-    Credit,
     MetricsFile,
     RolloutOptions,
     TrainResult,
     env_spec,
+    read_config,
+    refuse_mixing,
+    task_seeds,
 )
+from adapters.credit import Credit
 from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
 from adapters.trl.trainer import EnvGRPOTrainer
 from aworld_gym.errors import ConfigError, did_you_mean
@@ -77,7 +79,7 @@ def train(
         eval_env: played by TRL's evaluation; its metrics are logged with the prefix ``eval_``. ``eval_strategy``
             and ``eval_steps`` of the config say when (by default ten times in a run).
         credit: ``"episode"``: GRPO's advantage, from the plain sum of an episode's rewards. ``"step"``: each turn
-            has its own, from its reward and the later ones (:func:`adapters.common.turn_advantages`).
+            has its own, from its reward and the later ones (:func:`adapters.credit.turn_advantages`).
         tasks: how many tasks an epoch has, or their seeds. By default as many as ``max_steps`` needs, each new;
             without ``max_steps``, 1000. They follow the config's ``seed``.
         eval_tasks: how many tasks an evaluation has, or their seeds; always the same.
@@ -100,11 +102,11 @@ def train(
         specs["eval"] = env_spec(eval_env)
     args, options = arguments(config, output_dir, rollout, overrides, evaluates=eval_env is not None)
     if not resume_from_checkpoint:
-        _refuse_mixing(output_dir)
+        refuse_mixing(output_dir)
     journals = {"train": output_dir / "episodes.jsonl", "eval": output_dir / "eval_episodes.jsonl"}
     rollouts = EnvRollouts(specs, options, journals, codec)
-    seeds = _seeds(tasks if tasks is not None else tasks_needed(args), args.seed * SEEDS_PER_RUN)
-    parts = _parts(rollouts, seeds, _seeds(eval_tasks, EVAL_SEEDS))
+    seeds = task_seeds(tasks if tasks is not None else tasks_needed(args), args.seed * SEEDS_PER_RUN)
+    parts = _parts(rollouts, seeds, task_seeds(eval_tasks, EVAL_SEEDS))
     try:
         trainer = EnvGRPOTrainer(
             str(model) if isinstance(model, Path) else model,
@@ -178,7 +180,7 @@ def spec(
         specs["eval"] = env_spec(eval_env)
     journals = {} if episodes is None else {"train": Path(episodes)}
     rollouts = EnvRollouts(specs, RolloutOptions.of(rollout), journals, codec)
-    return _parts(rollouts, _seeds(tasks, seed * SEEDS_PER_RUN), _seeds(eval_tasks, EVAL_SEEDS))
+    return _parts(rollouts, task_seeds(tasks, seed * SEEDS_PER_RUN), task_seeds(eval_tasks, EVAL_SEEDS))
 
 
 def arguments(
@@ -210,7 +212,7 @@ def arguments(
             args.output_dir = str(output_dir)
             _say({"output_dir": args.output_dir})
         return args, RolloutOptions.of(rollout)
-    given = {**_read(config), **overrides}
+    given = {**read_config(config), **overrides}
     section = given.pop("rollout", None)
     if section is not None and rollout is not None:
         raise ConfigError("rollout options are given twice: in the config and as an argument")
@@ -274,30 +276,6 @@ def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int
     )
 
 
-def _seeds(tasks: int | Sequence[int], first: int) -> list[int]:
-    seeds = range(first, first + tasks) if isinstance(tasks, int) else tasks
-    if len(seeds) == 0 or isinstance(tasks, bool):
-        raise ConfigError(f"expected a positive number of tasks or a list of seeds, got {tasks!r}")
-    return [int(seed) for seed in seeds]
-
-
-def _read(config: Mapping[str, Any] | str | Path | None) -> dict[str, Any]:
-    if config is None:
-        return {}
-    if isinstance(config, Mapping):
-        return dict(config)
-    path = Path(config)
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"the config file {path} cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the config file {path} is not YAML or JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"the config file {path} must hold GRPOConfig fields, got {type(found).__name__}")
-    return found
-
-
 def _number(value: Any, field: dataclasses.Field[Any]) -> Any:
     if not isinstance(value, str) or "float" not in str(field.type):
         return value
@@ -315,13 +293,3 @@ def _eval_steps(given: Mapping[str, Any]) -> int:
 
 def _say(settings: Mapping[str, Any]) -> None:
     log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in settings.items()))
-
-
-def _refuse_mixing(output_dir: Path) -> None:
-    for name in ("episodes.jsonl", "eval_episodes.jsonl"):
-        path = output_dir / name
-        if path.exists() and path.stat().st_size:
-            raise ConfigError(
-                f"{path} is of an earlier run; pass resume_from_checkpoint=True to continue that run, or another "
-                "output_dir"
-            )

@@ -13,7 +13,8 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from adapters.common import Credit, LogprobAlarm, Scale, turn_advantages
+from adapters.common import LogprobAlarm
+from adapters.credit import Credit, Scale, turn_advantages
 from adapters.trl import _private
 from aworld_gym.errors import ConfigError
 
@@ -29,7 +30,7 @@ class EnvGRPOTrainer(GRPOTrainer):
     Args:
         *args: as GRPOTrainer's.
         credit: ``"episode"`` leaves the advantages as TRL computes them, from the sum of an episode's rewards.
-            ``"step"`` gives each turn its own: :func:`adapters.common.turn_advantages`.
+            ``"step"`` gives each turn its own: :func:`adapters.credit.turn_advantages`.
         logprob_threshold: mean difference of log-probabilities above which a warning is logged. By default 1e-3
             where everything is fp32, else 0.05.
         **kwargs: as GRPOTrainer's.

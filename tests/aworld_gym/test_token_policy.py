@@ -253,6 +253,21 @@ def test_a_policy_that_cannot_tokenise_stops_the_rollout(codec):
         play(broken, ScriptedSampler(codec, echo_then_submit), 2)
 
 
+def test_log_probabilities_that_are_no_numbers_are_none(codec):
+    scripted = ScriptedSampler(codec, echo_then_submit)
+
+    def generate(prompts, limits):
+        outputs = scripted(prompts, limits)
+        if len(scripted.batches) == 1:
+            outputs[0][1][2] = float("nan")
+        return outputs
+
+    first, second = play(codec, generate, 2)
+    assert first.episode.score == second.episode.score == 1.0
+    assert first.trajectory.logprobs is None and second.trajectory.logprobs is not None
+    assert first.episode.steps[0].sampled["logprobs"] is None
+
+
 def test_items_must_be_told_apart(codec):
     with pytest.raises(ConfigError, match="unique"):
         token_rollout(ENV_ID, codec, lambda p, n: [], [Item(0, 1), Item(1, 1)], max_tokens=9)

@@ -12,7 +12,8 @@ from say_env import ENV_ID, SESSIONS
 from trl import GRPOConfig
 
 from adapters import trl
-from adapters.common import turn_advantages
+from adapters.credit import turn_advantages
+from adapters.trl import _private
 from aworld_gym.errors import ConfigError
 from aworld_gym.types import Outcome
 from aworld_gym.wrappers import RewardShaping
@@ -162,6 +163,22 @@ def test_the_gap_of_log_probabilities_is_nothing(batch):
     assert trainer.alarm.threshold == 1e-3
 
 
+def test_rows_whose_log_probabilities_are_not_known_are_left_to_trl(batch, monkeypatch):
+    original = _private.TrainerSampler.__call__
+
+    def sampler(self, prompts, limits):
+        outputs = original(self, prompts, limits)
+        outputs[0][1][0] = math.nan
+        return outputs
+
+    monkeypatch.setattr(_private.TrainerSampler, "__call__", sampler)
+    trainer, rows, tensors = batch()
+    trained = (tensors["completion_mask"] * tensors["tool_mask"]).bool()
+    unknown = tensors["sampling_per_token_logps"].isnan()
+    assert unknown.any(1).sum() < 8 and torch.equal(unknown[0], trained[0])
+    assert trainer._metrics["train"]["sampling/logprob_gap/mean"][0] < 1e-4
+
+
 def stale_weights(trainer, original):
     def generate(*args, **kwargs):
         with torch.no_grad():
@@ -204,8 +221,6 @@ def test_the_alarm_allows_for_low_precision(batch):
 
 
 def test_what_the_adapter_uses_of_trl_is_checked(monkeypatch, caplog):
-    from adapters.trl import _private
-
     with caplog.at_level(logging.WARNING):
         assert _private.require_trl() in _private.TESTED and not caplog.records
         monkeypatch.setattr(_private.importlib.metadata, "version", lambda name: "1.99.0")
