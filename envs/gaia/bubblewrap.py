@@ -101,7 +101,8 @@ def _system() -> tuple[str, ...]:
 
 def _libraries() -> list[str]:
     """Directories and files of shared libraries that are looked for where they are."""
-    paths = {"/usr/lib", "/usr/lib64", "/usr/lib32"}
+    several = glob.glob("/usr/lib/*-linux-*")  # one directory for each architecture, beside what else lives there
+    paths = {*(several or ["/usr/lib"]), "/usr/lib64", "/usr/lib32"}
     if sysconfig.get_config_var("Py_ENABLE_SHARED") and (folder := sysconfig.get_config_var("LIBDIR")):
         paths |= set(glob.glob(f"{folder}/libpython*"))
     found = sorted(path for path in paths if os.path.exists(path) and not os.path.islink(path))

@@ -37,7 +37,14 @@ _ADVICE = (
 _POLL_S = (0.005, 0.05)
 """Time between two looks at a run: at first, and at most."""
 _FULL = "stopped: the workspace is full; files that it made were removed"
-_ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", "TZ": "UTC", "PYTHONHASHSEED": "0"}
+_ENVIRONMENT = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "TZ": "UTC",
+    "PYTHONHASHSEED": "0",
+    "MALLOC_ARENA_MAX": "2",  # or each thread reserves a good part of the address space
+}
 
 
 class SandboxError(RuntimeError):

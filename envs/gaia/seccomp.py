@@ -9,14 +9,10 @@ debuggers, containers and drivers need. It is a second wall: the first is namesp
 from __future__ import annotations
 
 import errno
+import functools
 import platform
 import struct
 
-_CALLS: dict[str, dict[str, int]] = {
-    # name: number on x86_64, on aarch64 (-1: the architecture has no such call); from the kernel's unistd tables
-    "x86_64": {},
-    "aarch64": {},
-}
 _TABLE = """
 fork 57 -1
 vfork 58 -1
@@ -64,12 +60,8 @@ syslog 103 116
 acct 163 89
 personality 135 92
 """
-for _line in _TABLE.split("\n"):
-    if _line:
-        _name, _x86, _arm = _line.split()
-        _CALLS["x86_64"] |= {_name: int(_x86)} if _x86 != "-1" else {}
-        _CALLS["aarch64"] |= {_name: int(_arm)} if _arm != "-1" else {}
-
+_MACHINES = ("x86_64", "aarch64")
+"""The columns of the table: names and numbers are the kernel's, -1 where an architecture has no such call."""
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
@@ -83,12 +75,23 @@ _NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in ``struct seccomp_data``."""
 
 
+def numbers(machine: str | None = None) -> dict[str, int]:
+    """Call numbers of what is refused, by name, on a machine type (by default this one); empty where not known."""
+    machine = machine or platform.machine()
+    if machine not in _MACHINES:
+        return {}
+    rows = (line.split() for line in _TABLE.strip().splitlines())
+    found = {name: int(columns[_MACHINES.index(machine)]) for name, *columns in rows}
+    return {name: number for name, number in found.items() if number >= 0}
+
+
+@functools.cache
 def program(machine: str | None = None) -> bytes | None:
     """The filter for a machine type (by default this one); None where its call numbers are not known."""
     machine = machine or platform.machine()
     if machine not in _AUDIT:
         return None
-    denied = sorted(_CALLS[machine].values())
+    denied = sorted(numbers(machine).values())
     # Jump distances count instructions, so the returns stand at the end, at fixed places from it.
     body: list[tuple[int, int, int, str]] = [(_LOAD, 0, _ARCH, ""), (_EQUAL, 0, _AUDIT[machine], "kill unless")]
     body += [(_LOAD, 0, _NUMBER, ""), (_AT_LEAST, 0, _X32, "deny if")]
