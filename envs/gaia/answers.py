@@ -14,6 +14,8 @@ from fractions import Fraction
 
 MAX_CHARS = 400
 """Characters of a number or date; nothing longer is one."""
+MAX_CONJUNCTIONS = 4
+"""Places where an "and" may part the last two items of a list."""
 MAX_EXPONENT = 400
 """Powers of ten beyond this are no answer to anything, and would take long."""
 
@@ -102,9 +104,10 @@ def read_number(text: str, unit: str | None = None) -> Fraction | None:
     text = tidy(text)
     if not text or len(text) > MAX_CHARS:
         return None
-    text = unicodedata.normalize("NFKC", text).translate(_TIDY)  # once tidy: full-width digits, superscripts
+    text = unicodedata.normalize("NFKC", text).translate(_TIDY)  # full-width digits and signs
+    if text.endswith(".") and text[-2:-1].isalnum():  # a full stop
+        text = text[:-1]
     for candidate in _without_unit(text, unit):
-        candidate = candidate.removesuffix(".") if candidate[-2:-1].isdigit() else candidate
         if ratio := _RATIO.fullmatch(candidate):
             if int(ratio["under"]) == 0:
                 return None
@@ -242,7 +245,7 @@ def fold_code(text: str, *, case: bool) -> str:
 
 
 def splits(text: str) -> list[list[str]]:
-    """The ways to read ``text`` as a list, the likeliest first; at most four."""
+    """The ways to read ``text`` as a list, the likeliest first; a few."""
     text = tidy(text)
     if len(text) > 1 and text[0] + text[-1] in ("[]", "()", "{}"):
         text = text[1:-1].strip()
@@ -253,9 +256,8 @@ def splits(text: str) -> list[list[str]]:
         return [_items(text.split(";"))]
     found = [_items(re.split(r",\s+", text)), _items(text.split(","))]
     for words in list(found):
-        last = re.split(r"\s+(?:and|&)\s+", words[-1], maxsplit=1) if words else []
-        if len(last) == 2:
-            found.append([*words[:-1], *last])
+        for conjunction in list(re.finditer(r"\s+(?:and|&)\s+", words[-1]))[:MAX_CONJUNCTIONS] if words else ():
+            found.append([*words[:-1], words[-1][: conjunction.start()], words[-1][conjunction.end() :]])
     return [items for i, items in enumerate(found) if items and items not in found[:i]]
 
 

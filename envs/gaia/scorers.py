@@ -29,6 +29,7 @@ import math
 import re
 import string
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -86,6 +87,8 @@ class Truth:
     items: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
 
     def __post_init__(self) -> None:
+        if self.type == "list" and self.items.get("type", "string") == "list":
+            raise ConfigError("the items of a list are no lists")
         if self.type not in TYPES:
             raise ConfigError(f"an answer's type is one of {TYPES}, got {self.type!r}.{did_you_mean(self.type, TYPES)}")
         if not isinstance(self.text, str) or not self.text.strip():
@@ -131,20 +134,27 @@ class Truth:
 
     def judge(self, submitted: str) -> tuple[bool, str]:
         """Whether the strict scorer takes the answer, and why."""
-        if not submitted.strip():
-            return False, "the answer is empty"
         if len(submitted) > max(MAX_ANSWER, 10 * len(self.text)):
             return False, f"the answer is too long ({len(submitted):,} characters)"
         if self.type == "list":
             return self._judge_list(submitted)
-        value = self._read(submitted)
+        value, reason = self._understood(submitted)
         if value is None:
-            return False, f"not {_NAMES[self.type]}{f' in {self.unit}' if self.unit else ''}: {submitted[:80]!r}"
-        if self.type == "float" and self.decimals is not None and _decimals(value) > self.decimals:
-            return False, f"more than the {self.decimals} decimals asked for"
+            return False, reason
         if any(self._equal(value, self._read(text)) for text in self.truths):
             return True, "right"
-        return False, f"another {_NAMES[self.type].split(' ', 1)[1]}"
+        return False, f"another {_NAMES[self.type]}"
+
+    def _understood(self, submitted: str) -> tuple[Any, str]:
+        """The answer as a value of this type; None and the reason where it is none."""
+        if not submitted.strip():
+            return None, "the answer is empty"
+        value = self._read(submitted)
+        if value is None:
+            return None, f"not a {_NAMES[self.type]}{f' in {self.unit}' if self.unit else ''}: {submitted[:80]!r}"
+        if self.type == "float" and self.decimals is not None and _decimals(value) > self.decimals:
+            return None, f"more than the {self.decimals} decimals asked for"
+        return value, ""
 
     def _read(self, text: str) -> Any:
         """The text as a value of this type; None where it is none."""
@@ -176,32 +186,28 @@ class Truth:
 
     def _judge_list(self, submitted: str) -> tuple[bool, str]:
         truths = [self._item(text) for text in self._true_items()]
-        best = f"{len(truths)} items were expected"
+        values = [truth._read(truth.text) for truth in truths]
+        reason = f"{len(truths)} items were expected"
         for items in answers.splits(submitted):
-            if len(items) != len(truths) or len(items) > MAX_ITEMS:
-                continue
-            if self.ordered:
-                wrong = [
-                    i for i, (truth, item) in enumerate(zip(truths, items, strict=True), 1) if not truth.judge(item)[0]
-                ]
-                if not wrong:
+            if len(items) == len(truths) <= MAX_ITEMS:
+                given = [truths[0]._understood(item)[0] for item in items]
+                wrong = None if None in given else self._mismatch(truths[0], values, given)
+                if wrong == "":
                     return True, "right"
-                best = f"item {wrong[0]} is wrong"
-            elif _matching(truths, items):
-                return True, "right"
-            else:
-                best = "some items are wrong"
-        return False, best
+                reason = wrong or f"item {given.index(None) + 1} is empty or of another kind"
+        return False, reason
+
+    def _mismatch(self, item: Truth, values: Sequence[Any], given: Sequence[Any]) -> str:
+        """What is wrong with the items; nothing where they are right."""
+        if self.ordered:
+            places = [i for i, (g, v) in enumerate(zip(given, values, strict=True), 1) if not item._equal(g, v)]
+            return f"item {places[0]} is wrong" if places else ""
+        if item.type == "float":
+            return "" if _matching([[item._equal(g, v) for g in given] for v in values]) else "some items are wrong"
+        return "" if Counter(given) == Counter(values) else "some items are wrong"
 
 
-_NAMES = {
-    "int": "a number",
-    "float": "a number",
-    "date": "a date",
-    "code": "a code",
-    "string": "a text",
-    "list": "a list",
-}
+_NAMES = {"int": "number", "float": "number", "date": "date", "code": "code", "string": "text", "list": "list"}
 
 
 def _decimals(value: Fraction) -> float:
@@ -218,9 +224,8 @@ def _decimals(value: Fraction) -> float:
     return count + max(twos, fives) if rest == 1 else math.inf
 
 
-def _matching(truths: Sequence[Truth], items: Sequence[str]) -> bool:
-    """Whether items and truths can be paired off (augmenting paths, so that overlapping tolerances work out)."""
-    fits = [[truth.judge(item)[0] for item in items] for truth in truths]
+def _matching(fits: Sequence[Sequence[bool]]) -> bool:
+    """Whether truths (rows) and items (columns) pair off; by augmenting paths, since tolerances may overlap."""
     owner: dict[int, int] = {}
 
     def place(i: int, seen: set[int]) -> bool:
@@ -232,7 +237,7 @@ def _matching(truths: Sequence[Truth], items: Sequence[str]) -> bool:
                     return True
         return False
 
-    return all(place(i, set()) for i in range(len(truths)))
+    return all(place(i, set()) for i in range(len(fits)))
 
 
 def official(answer: str | None, truth: str) -> bool:
