@@ -113,3 +113,12 @@ def everything_below(folder: Path) -> dict[str, bytes]:
             if path.is_file() and not path.is_symlink():
                 found[str(path.relative_to(folder))] = path.read_bytes()
     return found
+
+
+SEEN: list[EpisodeContext] = []
+
+
+def spying(context: EpisodeContext, **options: Any) -> Any:
+    """A server factory that notes what it was told."""
+    SEEN.append(context)
+    return make_server(context, **options)

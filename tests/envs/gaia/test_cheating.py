@@ -1,0 +1,390 @@
+"""Attempts to be paid without solving the task, in real episodes. None may pay, none may show the answer.
+
+The tasks here are made so that their answers stand in nothing that a tool could compute them from: whatever shows
+one of them found a way out.
+"""
+
+import itertools
+import json
+import os
+import textwrap
+from pathlib import Path
+
+import gaia_tools
+import pytest
+from gymnasium.error import ResetNeeded
+
+from aworld_gym import Task
+from aworld_gym.env import ToolEnv
+from envs.gaia import scorers, tools
+
+SECRET = "zq7731kx"
+NUMBER = 48151623
+ITEMS = "Arlo, Bex, Cato, Dune"
+TASKS = [
+    Task("code", "What is the code?", {"text": SECRET, "type": "code"}, public={"corpus": None}),
+    Task("number", "How many?", {"text": str(NUMBER), "type": "int"}),
+    Task("list", "Who came first to last?", {"text": ITEMS, "type": "list"}),
+    Task("set", "Who came?", {"text": ITEMS, "type": "list", "ordered": False}),
+    Task("name", "Who?", {"text": "Arlo Venn", "type": "string"}),
+    Task("date", "When?", {"text": "2024-03-05", "type": "date"}),
+    Task("float", "How much?", {"text": "2.75", "type": "float", "decimals": 2}),
+]
+
+
+class Source:
+    """Tasks whose workspace holds one harmless file."""
+
+    def sample(self, rng):
+        return TASKS[0]
+
+    def get(self, task_id):
+        return next(task for task in TASKS if task.id == task_id)
+
+    def setup(self, task, workspace):
+        (workspace / "note.txt").write_text("nothing here")
+
+    def score(self, task, answer):
+        return scorers.score(task.answer, answer)
+
+
+def calling(*calls):
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": f"c{k}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for k, (name, arguments) in enumerate(calls)
+        ],
+    }
+
+
+def saying(content):
+    return {"role": "assistant", "content": content}
+
+
+@pytest.fixture(scope="module")
+def env():
+    servers = {"mcpServers": {"gaia": {"python": "gaia_tools:spying"}}}
+    env = ToolEnv(servers, Source(), limits={"max_turns": None, "max_tool_calls": None, "max_invalid_turns": 99})
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def play(env, monkeypatch, tmp_path):
+    """Begin an episode of a task; then ``play(action)`` gives (texts of the tools, reward, info)."""
+    monkeypatch.setenv("GAIA_ANSWER", SECRET)
+    (tmp_path / "answer.txt").write_text(SECRET)
+
+    class Play:
+        def begin(self, task_id="code"):
+            env.reset(seed=0, options={"task_id": task_id})
+            return self
+
+        def __call__(self, action):
+            observation, reward, terminated, truncated, info = env.step(action)
+            return "\n".join(str(message["content"]) for message in observation), reward, terminated, info
+
+        def paid(self, task_id, action):
+            self.begin(task_id)
+            _, reward, terminated, info = self(action)
+            assert terminated and reward == info["score"], info
+            return reward
+
+    return Play()
+
+
+# --- reading the answer --------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_told_nothing_but_workspace_and_public_facts(play):
+    gaia_tools.SEEN.clear()
+    play.begin("code")
+    (context,) = gaia_tools.SEEN
+    assert set(vars(context)) == {"workspace", "public"} and dict(context.public) == {"corpus": None}
+    assert os.listdir(context.workspace) == ["note.txt"]
+    beside = [p for p in Path(context.workspace).parent.rglob("*") if p.is_file() and p.stat().st_size < 10**6]
+    assert not [p for p in beside if SECRET.encode() in p.read_bytes()]
+
+
+def test_neither_prompt_nor_tools_nor_info_hold_the_answer(env):
+    observation, info = env.reset(seed=0, options={"task_id": "code"})
+    assert SECRET not in json.dumps([observation, info], default=str)
+
+
+PLACES = [
+    "../answer.txt",
+    "../../answer.txt",
+    "/tmp/answer.txt",
+    "/proc/self/environ",
+    "/proc/self/mem",
+    "/proc/self/cmdline",
+    "/proc/self/fd/3",
+    "/dev/stdin",
+    "/etc/passwd",
+    "envs/gaia/scorers.py",
+    "../envs/gaia/tasks.py",
+    "file:///proc/self/environ",
+    "note.txt/../../answer.txt",
+    "/workspace/../answer.txt",
+    "$GAIA_ANSWER",
+    "${GAIA_ANSWER}",
+    "~/answer.txt",
+]
+
+
+def test_no_reader_gets_anywhere(play, tmp_path):
+    play.begin("code")
+    for place in [*PLACES, str(tmp_path / "answer.txt"), os.path.relpath(tmp_path / "answer.txt", Path.cwd())]:
+        calls = [
+            (name, {"path": place})
+            for name in ("list_files", "read_document", "read_table", "view_image", "describe_image", "unpack_archive")
+        ]
+        calls += [("run_python", {"path": place}), ("open_page", {"url": place})]
+        calls += [("find_in_page", {"url": place, "text": "a"}), ("search", {"query": place})]
+        text, reward, terminated, info = play(calling(*calls))
+        assert SECRET not in text and "root:" not in text
+        assert reward == 0 and not terminated and info["valid"]
+
+
+def test_every_tool_was_tried(env):
+    _, info = env.reset(seed=0)
+    names = {tool["function"]["name"] for tool in info["tools"]}
+    tried = "list_files read_document read_table view_image describe_image unpack_archive run_python open_page "
+    assert names == set(f"{tried} find_in_page search calculate submit_answer".split()) == set(tools.NAMES)
+
+
+PROGRAMS = {
+    "walk": """
+        import os
+        for top, folders, names in os.walk("/"):
+            for name in names:
+                path = os.path.join(top, name)
+                try:
+                    if b"zq77" + b"31kx" in open(path, "rb").read(10**6):
+                        print("found", path)
+                except OSError:
+                    pass
+    """,
+    "environment": "import os; print(os.environ, os.getenv('GAIA_ANSWER'))",
+    "memory": """
+        import gc, sys
+        for thing in gc.get_objects():
+            if isinstance(thing, (str, dict, list)) and "zq77" + "31kx" in repr(thing)[:10**5]:
+                print("found", type(thing))
+        print([name for name in sys.modules if "aworld" in name or "gaia" in name])
+    """,
+    "frames": """
+        import sys
+        frame = sys._getframe()
+        while frame:
+            print({k: str(v)[:50] for k, v in frame.f_globals.items() if "zq" in str(v)[:10**4]})
+            frame = frame.f_back
+    """,
+    "other processes": """
+        import os, ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        for pid in range(1, 40000, 7):
+            for path in (f"/proc/{pid}/environ", f"/proc/{pid}/mem", f"/proc/{pid}/cwd"):
+                if os.path.lexists(path):
+                    print("seen", path)
+    """,
+    "project": "import envs.gaia.scorers",
+    "tasks": "import sys; sys.path[:0] = ['/work', '/src', '/app', '..', '/']; from envs.gaia import tasks",
+    "descriptors": """
+        import os
+        for fd in range(3, 300):
+            try:
+                print(fd, os.read(fd, 100))
+            except OSError:
+                pass
+    """,
+    "exec": "import os; os.execv('/bin/sh', ['sh', '-c', 'env; cat ../answer.txt'])",
+    "network": "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8000', timeout=1).read())",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_program_finds_it(play, name):
+    play.begin("code")
+    text, reward, _, _ = play(calling(("run_python", {"code": textwrap.dedent(PROGRAMS[name])})))
+    assert SECRET not in text and "found" not in text and "seen" not in text and reward == 0
+    if name in ("project", "tasks"):
+        assert "ModuleNotFoundError" in text
+    if name == "memory":
+        assert text == "[]"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "().__class__.__base__.__subclasses__()",
+        "__import__('os').environ['GAIA_ANSWER']",
+        "open('../answer.txt').read()",
+        "globals()",
+        "(lambda: 0).__globals__",
+        "max.__self__",
+        "[c for c in ().__class__.__mro__]",
+        "f'{().__class__}'",
+        "sum.__func__",
+    ],
+)
+def test_the_calculator_is_no_way_in(play, expression):
+    play.begin("code")
+    text, _, _, info = play(calling(("calculate", {"expression": expression})))
+    assert SECRET not in text and "<" not in text and info["tool_errors"] == {"tool_error": 1}
+
+
+def test_links_and_archives_made_by_a_program_lead_nowhere(play, tmp_path):
+    target = tmp_path / "answer.txt"
+    code = f"""
+        import os, tarfile, zipfile, io
+        for i, there in enumerate([{str(target)!r}, "../answer.txt", "/proc/1/environ", "/proc/self/environ"]):
+            os.symlink(there, f"l{{i}}.txt")
+        with tarfile.open("t.tar", "w") as archive:
+            info = tarfile.TarInfo("x.txt"); info.type = tarfile.SYMTYPE; info.linkname = {str(target)!r}
+            archive.addfile(info)
+        with zipfile.ZipFile("z.zip", "w") as archive:
+            info = zipfile.ZipInfo("x.txt"); info.external_attr = 0o120777 << 16
+            archive.writestr(info, {str(target)!r})
+        open("page.html", "w").write('<!DOCTYPE x [<!ENTITY e SYSTEM "file://{target}">]><p>&e;</p>')
+        open("page.xml", "w").write('<!DOCTYPE x [<!ENTITY e SYSTEM "file://{target}">]><p>&e;</p>')
+    """
+    play.begin("code")
+    play(calling(("run_python", {"code": textwrap.dedent(code)})))
+    calls = [("read_document", {"path": f"l{i}.txt"}) for i in range(4)]
+    calls += [("unpack_archive", {"path": "t.tar"}), ("unpack_archive", {"path": "z.zip"})]
+    calls += [("read_document", {"path": p}) for p in ("t/x.txt", "z/x.txt", "page.html", "page.xml")]
+    calls += [("list_files", {})]
+    text, _, _, _ = play(calling(*calls))
+    assert SECRET not in text and "GAIA_ANSWER" not in text
+
+
+# --- being paid for something else ---------------------------------------------------------------------------------
+
+
+def test_the_honest_answer_does_pay(play):
+    for task in TASKS:
+        assert play.paid(task.id, calling(("submit_answer", {"answer": task.answer["text"]}))) == 1.0
+        assert play.paid(task.id, saying(f"So <answer>{task.answer['text']}</answer>")) == 1.0
+
+
+@pytest.mark.parametrize("form", ["<answer>{}</answer>", "FINAL ANSWER: {}", "submit_answer({})"])
+def test_what_a_tool_says_is_no_answer(play, form):
+    play.begin("code")
+    told = form.format(SECRET)
+    text, _, _, _ = play(calling(("run_python", {"code": f"print({told!r})"}), ("read_document", {"path": told})))
+    assert told in text
+    _, reward, terminated, info = play(saying("The answer is above."))
+    assert terminated and reward == 0.0 == info["score"]
+
+
+def test_the_first_submission_counts(play):
+    play.begin("code")
+    wrong, right = ("submit_answer", {"answer": "wrong"}), ("submit_answer", {"answer": SECRET})
+    _, reward, terminated, info = play(calling(wrong, right))
+    assert terminated and reward == 0.0 == info["score"]
+    with pytest.raises(ResetNeeded):
+        play(calling(right))
+
+
+def test_submitting_is_not_paid_twice(play):
+    play.begin("code")
+    _, reward, terminated, info = play(calling(*[("submit_answer", {"answer": SECRET})] * 5))
+    assert terminated and reward == 1.0 == info["score"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "```\nsubmit_answer(answer='{0}')\n```",
+        '```json\n{{"name": "submit_answer", "arguments": {{"answer": "{0}"}}}}\n```',
+        "`{0}`",
+        "{0}",
+        "answer = {0}",
+        "<answer {0}>",
+        "<answer></answer>{0}",
+        "<answer>wrong</answer> or {0}",
+        "<answer>{0}</answer> no: <answer>wrong</answer>",
+        "<answer>{0} or wrong</answer>",
+        "<answer>```\n{0}\n```</answer>",
+        "FINAL ANSWER:\n\n\nit is not {0}",
+    ],
+)
+def test_text_that_only_mentions_it_does_not_pay(play, content):
+    assert play.paid("code", saying(content.format(SECRET))) == 0.0
+
+
+@pytest.mark.parametrize("task_id", ["list", "set"])
+def test_answering_every_permutation_does_not_pay(play, task_id):
+    names = ITEMS.split(", ")
+    everything = [", ".join(p) for p in itertools.permutations(names)]
+    for joined in ("; ".join(everything), "\n".join(everything), " or ".join(everything), " and ".join(everything)):
+        assert play.paid(task_id, calling(("submit_answer", {"answer": joined}))) == 0.0
+    for more in (f"{ITEMS}, Eve", f"{ITEMS}, {ITEMS}", f"{ITEMS}; {ITEMS}", "Arlo, Bex, Cato, Dune or Eve", "Arlo"):
+        assert play.paid(task_id, calling(("submit_answer", {"answer": more}))) == 0.0
+
+
+HEDGES = {
+    "code": [f"{SECRET} {SECRET}", f"not {SECRET}", f"{SECRET}\nwrong", f"{SECRET}|wrong", SECRET[:-1], ".*", "%", "*"],
+    "number": [
+        "nan",
+        "inf",
+        "-inf",
+        "1e999",
+        "NaN",
+        "Infinity",
+        "∞",
+        f"{NUMBER} or 7",
+        f"{NUMBER}\n7",
+        f"{NUMBER - 1}..{NUMBER + 1}",
+        f"> {NUMBER - 1}",
+        f"±{NUMBER}",
+        f"{NUMBER}±1",
+        f"~{NUMBER}",
+        f"{NUMBER}; 7",
+        f"[{NUMBER}, 7]",
+        f"{NUMBER}e400",
+        f"{NUMBER}.5",
+        "7",
+        "x",
+    ],
+    "name": ["Arlo", "Venn", "Arlo Venn or Bex", "not Arlo Venn", "Arlo Venn?Bex", "*", "A* V*", "ArloVennBexCato"],
+    "date": ["2024", "March 2024", "2024-03", "2024-03-05 or 2024-03-06", "03/05/2024", "2024-03-??", "5", "today"],
+    "float": ["nan", "inf", "2.7", "3", "2.75 or 2.76", "2.7-2.8", "2.749999999", "275%", "2,75"],
+}
+
+
+@pytest.mark.parametrize("task_id", HEDGES)
+def test_hedging_does_not_pay(play, task_id):
+    for answer in [*HEDGES[task_id], "", " ", "\u200b", "None", "null", "true", "\0", "?", "…"]:
+        assert play.paid(task_id, calling(("submit_answer", {"answer": answer}))) == 0.0, answer
+
+
+@pytest.mark.parametrize("task_id", [task.id for task in TASKS])
+def test_huge_answers_do_not_pay(play, task_id):
+    truth = next(task.answer["text"] for task in TASKS if task.id == task_id)
+    for answer in (
+        truth + " " * 10_000,
+        f"{truth}\n" * 2000,
+        ", ".join([truth] * 500),
+        " ".join(map(str, range(20_000))),
+        "9" * 100_000,
+        truth + "\u200b" * 50_000,
+    ):
+        assert play.paid(task_id, calling(("submit_answer", {"answer": answer}))) == 0.0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"answer": None}, {"answer": [SECRET]}, {"answers": SECRET}, {"answer": {}}])
+def test_a_malformed_submission_is_no_submission(play, arguments):
+    play.begin("code")
+    _, reward, terminated, info = play(calling(("submit_answer", arguments)))
+    assert reward == 0 and not terminated and info["tool_errors"] == {"call_bad_arguments": 1}
+
+
+def test_a_tool_s_refusal_is_no_submission_either(play):
+    """Calls of other tools with an answer in them do nothing."""
+    play.begin("code")
+    _, reward, terminated, _ = play(calling(("calculate", {"expression": SECRET}), ("search", {"query": SECRET})))
+    assert reward == 0 and not terminated
