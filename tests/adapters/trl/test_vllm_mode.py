@@ -4,8 +4,6 @@ The stand-in samples with a local model and answers as ``trl.generation.VLLMGene
 is for a machine that has it.
 """
 
-import copy
-
 import gymnasium as gym
 import pytest
 import torch
@@ -25,7 +23,8 @@ class Engine:
     made = []
 
     def __init__(self, model, max_completion_length, generation_kwargs, temperature, **options):
-        self.source, self.model = model, copy.deepcopy(model)
+        self.source, self.model = model, type(model)(model.config)  # a deep copy would share TRL's patched forward
+        self.model.load_state_dict(model.state_dict())
         self.max_completion_length, self.generation_kwargs = max_completion_length, generation_kwargs or {}
         self.temperature, self.options, self.limits, self.syncs = temperature, options, [], 0
         Engine.made.append(self)
