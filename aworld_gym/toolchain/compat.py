@@ -22,8 +22,9 @@ logger = logging.getLogger(__name__)
 TESTED = "1.30 and 2.3"
 
 CONNECTION_CLOSED = -32000
-REQUEST_TIMED_OUT = (-32001, 408)
-"""What the two lines put into an error that their own client made up."""
+"""What the SDK's client puts into an error that it made up itself."""
+MAX_PAGES = 1000
+"""Pages of a tool list at most."""
 
 
 @functools.cache
@@ -56,17 +57,16 @@ def api() -> SimpleNamespace:
         SessionMessage=SessionMessage,
     )
     if names.v2:
-        import httpx2
-        from mcp.server.mcpserver import MCPServer
+        import httpx2 as httpx
+        from mcp import MCPError as Error
+        from mcp.server.mcpserver import MCPServer as Server
         from mcp.server.mcpserver.exceptions import ToolError
-
-        names.httpx, names.Error, names.Server, names.ToolError = httpx2, mcp.MCPError, MCPServer, ToolError
     else:
-        import httpx
-        from mcp.server.fastmcp import FastMCP
-        from mcp.server.fastmcp.exceptions import ToolError as ToolError1
-
-        names.httpx, names.Error, names.Server, names.ToolError = httpx, mcp.McpError, FastMCP, ToolError1  # type: ignore[attr-defined]
+        import httpx  # type: ignore[no-redef]
+        from mcp import McpError as Error  # type: ignore[attr-defined, no-redef]
+        from mcp.server.fastmcp import FastMCP as Server  # type: ignore[attr-defined, no-redef]
+        from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[no-redef]
+    names.httpx, names.Error, names.Server, names.ToolError = httpx, Error, Server, ToolError
     return names
 
 
@@ -77,7 +77,7 @@ def protocol_error(error: BaseException) -> tuple[int, str, Any] | None:
     """``(code, message, data)`` if ``error`` is a JSON-RPC error, else None."""
     if not isinstance(error, api().Error):
         return None
-    details = error.error  # type: ignore[attr-defined]
+    details = error.error
     return details.code, details.message, details.data
 
 
@@ -96,14 +96,11 @@ class _Raws:
         return value
 
 
-def _client_session(read: Any, write: Any) -> Any:
-    """An (unentered) client session over a transport's streams."""
-    mcp = api()
-    if not mcp.v2:
-        return mcp.ClientSession(read, write)
+@functools.cache
+def _tapped_dispatcher() -> Any:
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-    class Tapped(JSONRPCDispatcher):  # type: ignore[type-arg]
+    class Tapped(JSONRPCDispatcher):
         """Gives tool lists and tool results out raw: one odd tool must not cost all of them."""
 
         tap = True
@@ -114,7 +111,7 @@ def _client_session(read: Any, write: Any) -> Any:
                 raise _Raw(raw)
             return raw
 
-    return mcp.ClientSession(dispatcher=Tapped(read, write))
+    return Tapped
 
 
 @asynccontextmanager
@@ -124,17 +121,24 @@ async def client_session(read: Any, write: Any) -> AsyncIterator[Any]:
     It speaks the handshake (which every server knows), and the sessionless protocol of 2026 to servers that refuse
     the handshake.
     """
-    async with _client_session(read, write) as session:
+    mcp = api()
+    if not mcp.v2:
+        async with mcp.ClientSession(read, write) as session:
+            await session.initialize()
+            yield session
+        return
+    dispatcher = _tapped_dispatcher()(read, write)
+    async with mcp.ClientSession(dispatcher=dispatcher) as session:
         try:
             await session.initialize()
-        except api().Error as refusal:
-            if not api().v2 or not _modern_only(refusal):
+        except mcp.Error as refusal:
+            if not _modern_only(refusal):
                 raise
             await session.discover()
             # it mirrors some arguments into HTTP headers, which the SDK learns of from a listing of its own
-            session._dispatcher.tap = False
+            dispatcher.tap = False
             await session.list_tools()
-            session._dispatcher.tap = True
+            dispatcher.tap = True
         yield session
 
 
@@ -164,14 +168,14 @@ async def list_tools(session: Any) -> list[dict[str, Any]]:
     mcp = api()
     tools: list[dict[str, Any]] = []
     cursor = None
-    for _ in range(1000):  # a server that always names a next page
+    for _ in range(MAX_PAGES):
         params = mcp.types.PaginatedRequestParams(cursor=cursor) if cursor else None
         page = await request(session, mcp.types.ListToolsRequest(params=params))
         tools += page.get("tools") or []
         cursor = page.get("nextCursor")
         if not cursor:
-            break
-    return tools
+            return tools
+    raise ValueError(f"the tool list goes on after {MAX_PAGES} pages")
 
 
 async def call_tool(session: Any, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -185,9 +189,9 @@ async def call_tool(session: Any, name: str, arguments: dict[str, Any]) -> dict[
 async def request(session: Any, message: Any) -> dict[str, Any]:
     """The raw result of ``message``."""
     if not api().v2:
-        return await session.send_request(api().types.ClientRequest(message), _Raws)  # type: ignore[no-any-return]
+        return await session.send_request(api().types.ClientRequest(message), _Raws)
     try:
-        return await session.send_request(message, _any_dict())  # type: ignore[no-any-return]
+        return await session.send_request(message, _any_dict())
     except _Raw as raw:
         return raw.result
 
@@ -243,15 +247,60 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_prototypes: dict[Any, Any] = {}  # tools without their functions, by what their schemas are made from
+_MAX_PROTOTYPES = 4096
+
+
 @functools.cache
 def _server_class() -> Any:
     class Server(api().Server):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any):
+            # The SDK sets up the program's logging whenever a server is made. That is not a library's to do.
+            root = logging.getLogger()
+            handlers, level = root.handlers[:], root.level
+            super().__init__(*args, **kwargs)
+            root.handlers[:] = handlers
+            root.setLevel(level)
+
         def add_tool(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if kwargs.get("structured_output") is None:
                 kwargs["structured_output"] = False
-            return super().add_tool(guarded(fn), *args, **kwargs)
+            # Making a tool's models and schema takes about a millisecond, and a factory makes the same tools for
+            # every episode: the functions differ, and what they are declared as does not.
+            key = _declaration(fn, args, kwargs)
+            prototype = _prototypes.get(key)
+            tools = self._tool_manager._tools
+            if prototype is not None and prototype.name not in tools:
+                tools[prototype.name] = prototype.model_copy(update={"fn": guarded(fn)})
+                return None
+            before = set(tools)
+            super().add_tool(guarded(fn), *args, **kwargs)
+            if key is not None and len(_prototypes) < _MAX_PROTOTYPES:
+                for name in tools.keys() - before:
+                    _prototypes[key] = tools[name].model_copy(update={"fn": _no_function})
+            return None
 
     return Server
+
+
+def _declaration(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """All that a tool's name and schema depend on; None where that cannot be told."""
+    try:
+        key = (
+            (fn.__module__, fn.__code__, fn.__name__, fn.__doc__, fn.__defaults__),
+            tuple((fn.__kwdefaults__ or {}).items()),
+            tuple(fn.__annotations__.items()),
+            args,
+            tuple((k, v.model_dump_json() if hasattr(v, "model_dump_json") else v) for k, v in kwargs.items()),
+        )
+        hash(key)
+    except (AttributeError, TypeError):
+        return None
+    return key
+
+
+def _no_function() -> None:
+    raise AssertionError("a prototype was called")
 
 
 def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,7 +308,7 @@ def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
     from aworld_gym.toolchain import threads
 
     mcp = api()
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))
+    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
     @functools.wraps(fn)
     async def tool(*args: Any, **kwargs: Any) -> Any:

@@ -4,8 +4,8 @@ The format is the one that desktop clients and AWorld use::
 
     {"mcpServers": {
         "files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${AWORLD_WORKSPACE}"]},
-        "web":   {"type": "streamable-http", "url": "https://host/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
-        "mine":  {"python": "pkg.module:factory", "kwargs": {"size": 3}}}}
+        "web": {"type": "streamable-http", "url": "https://host/mcp", "headers": {"Authorization": "${TOKEN}"}},
+        "mine": {"python": "pkg.module:factory", "kwargs": {"size": 3}}}}
 
 plus, for every server, ``scope``, ``tools``, ``pool`` and ``reset_tool`` (see :class:`ServerConfig`). ``${VAR}`` is
 taken from the environment, ``${VAR:-default}`` has a default, and ``$${`` is a literal ``${``.
@@ -59,7 +59,7 @@ class ServerConfig:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Added to the few variables that servers inherit."""
     cwd: str | None = None
-    """Working directory; for an episode-scope server the episode's workspace if not given."""
+    """Working directory; this process's own if not given."""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 30.0
@@ -112,8 +112,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any] | ToolchainCo
         raise ConfigError(f"a toolchain is the path of an mcp.json or a mapping, got {type(source).__name__}")
     if not isinstance(data, Mapping) or "mcpServers" not in data:
         got = f"the keys {sorted(map(str, data))}" if isinstance(data, Mapping) else type(data).__name__
-        hint = did_you_mean("mcpServers", map(str, data)) if isinstance(data, Mapping) else ""
-        raise ConfigError(f'{where}: expected {{"mcpServers": {{name: {{...}}}}}}, got {got}.{hint}')
+        raise ConfigError(f'{where}: expected {{"mcpServers": {{name: {{...}}}}}}, got {got}')
     entries = data["mcpServers"]
     if not isinstance(entries, Mapping) or not entries:
         raise ConfigError(f"{where}: `mcpServers` must map at least one server name to its settings, got {entries!r}")
@@ -274,7 +273,7 @@ class _Entry:
     def factory(self) -> str | Callable[..., Any]:
         value = self.entry["python"]
         if callable(value):
-            return value  # type: ignore[no-any-return]
+            return value
         if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", value):
             raise self.error(f'`python` must look like "package.module:factory", got {value!r}')
         return value

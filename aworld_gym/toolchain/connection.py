@@ -187,7 +187,7 @@ class Connection:
                 task.cancel()
             self._session = None
             if self._own_episode is not None:
-                self._own_episode.remove()
+                await self._own_episode.remove()
 
     async def _list(self, session: Any) -> list[dict[str, Any]]:
         """The tools of a session that opens."""
@@ -231,7 +231,7 @@ class Connection:
 
     async def _make_server(self) -> Any:
         assert self._episode is not None
-        factory = self.config.factory
+        factory: Any = self.config.factory
         if isinstance(factory, str):
             factory = await threads.factories.run(_resolve, factory, self.config.name)
         try:

@@ -82,7 +82,8 @@ def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.loads(plain(text))  # type: ignore[no-any-return]
+        cleaned: dict[str, Any] = json.loads(plain(text))
+        return cleaned
     return dict(arguments)
 
 

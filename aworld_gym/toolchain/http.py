@@ -80,9 +80,9 @@ def _ssl_context() -> Any:
 
 @functools.cache
 def _client_class() -> Any:
-    httpx = compat.api().httpx
+    httpx: Any = compat.api().httpx
 
-    class Ending(httpx.AsyncByteStream):  # type: ignore[misc]
+    class Ending(httpx.AsyncByteStream):
         """A stream of events that ends with an answer, even if it breaks off before the server's."""
 
         def __init__(self, inner: Any, answer: Callable[[str], bytes]):
@@ -110,7 +110,7 @@ def _client_class() -> Any:
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    class Client(httpx.AsyncClient):  # type: ignore[misc]
+    class Client(httpx.AsyncClient):
         def __init__(self, *, server: str, streamable: bool, report: Callable[[InfraError], None], **kwargs: Any):
             super().__init__(**kwargs)
             self._server, self._streamable, self._report = server, streamable, report
@@ -146,8 +146,9 @@ def _client_class() -> Any:
                     return httpx.Response(202, request=request)
                 headers = {"content-type": "application/json"}
                 return httpx.Response(200, headers=headers, content=_rpc_error(request, error, code), request=request)
-            if request.method != "DELETE":
-                self._report(error)
+            if request.method == "DELETE":  # nothing more is wanted of it; 405 is what the SDK takes in silence
+                return httpx.Response(405, request=request)
+            self._report(error)
             return httpx.Response(202 if request.method == "POST" else 503, request=request)
 
         def _broken(self, request: Any, why: str) -> bytes:
@@ -161,7 +162,7 @@ def _is(response: Any, kind: str) -> bool:
 
 
 def _wrong(request: Any, response: Any) -> str | None:
-    """Why a reply is none to its request; None if it may be. (The SDK would let some of these hang.)"""
+    """Why a reply is none to its request, or None if it may be; with the SDK, some of these would hang."""
     number = _rpc_id(request)
     if number is None or _is(response, "text/event-stream"):
         return None

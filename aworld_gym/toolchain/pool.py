@@ -103,11 +103,14 @@ class Bundle:
         try:
             await close_all(self.connections.values())
         finally:
-            self.episode.remove()
+            await self.episode.remove()
 
 
 class Pool:
     """Keeps bundles of a toolchain's pooled servers started ahead.
+
+    Where every pooled server can be reset, bundles go round: so many are kept, lent ones included. Elsewhere an
+    episode uses its bundle up, and so many stand ready for the next ones.
 
     Args:
         configs: the servers with ``pool`` of 1 or more; the largest number says how many bundles are kept.
@@ -117,14 +120,16 @@ class Pool:
     def __init__(self, configs: Sequence[ServerConfig], timeout: float):
         self._configs = {config.name: config for config in configs}
         self._depth = max((config.pool for config in configs), default=0)
+        self._go_round = all(config.reset_tool for config in configs)
         self._timeout = timeout
         self._ready: list[Bundle] = []
+        self._lent = 0
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()  # never cancelled: they hold what must be closed
         self._closed = False
 
-    def take(self) -> Bundle | None:
-        """A bundle that is ready, if there is one; others are begun in its place."""
+    def take(self) -> Bundle:
+        """A bundle: one that is ready, or an empty one. Give it back with :meth:`give_back`."""
         taken = None
         while self._ready and taken is None:
             bundle = self._ready.pop(0)
@@ -132,13 +137,24 @@ class Pool:
                 _keep(self._ending, bundle.aclose())
             else:
                 taken = bundle
-        while len(self._ready) + len(self._starting) + len(self._ending) < self._depth:
-            _keep(self._starting, self._start_one())
-        return taken
+        self._lent += 1
+        return taken or Bundle(Episode())
 
-    def give_back(self, bundle: Bundle) -> None:
-        """Take a used bundle: reset in the background and kept if it proves clean, else closed."""
-        _keep(self._ending, self._recycle(bundle))
+    async def give_back(self, bundle: Bundle) -> None:
+        """Take a bundle back: reset, in the background, and kept if it proves clean; closed if it cannot be."""
+        self._lent -= 1
+        connections = [bundle.connections.get(name) for name in self._configs]
+        good = all(c is not None and c.config.reset_tool and c.clean and c.dead is None for c in connections)
+        if connections and good and not self._closed:
+            _keep(self._ending, self._recycle(bundle))
+            return
+        await bundle.aclose()
+
+    def fill(self) -> None:
+        """Begin to start what is missing."""
+        lent = self._lent if self._go_round else 0
+        while not self._closed and len(self._ready) + len(self._starting) + lent < self._depth:
+            _keep(self._starting, self._start())
 
     async def aclose(self) -> None:
         """Close all bundles."""
@@ -149,17 +165,14 @@ class Pool:
         ready, self._ready = self._ready, []
         await asyncio.gather(*(bundle.aclose() for bundle in ready))
 
-    async def _start_one(self) -> None:
-        await self._complete(Bundle(Episode()))
-
-    async def _complete(self, bundle: Bundle) -> None:
-        """Start what a bundle lacks, and keep it."""
-        missing = [config for name, config in self._configs.items() if name not in bundle.connections]
+    async def _start(self) -> None:
+        """Start a bundle, and keep it."""
+        bundle = Bundle(Episode())
         kept = False
         try:
-            opening = {config.name: Connection.open(config, bundle.episode, self._timeout) for config in missing}
+            opening = {n: Connection.open(c, bundle.episode, self._timeout) for n, c in self._configs.items()}
             bundle.connections |= await open_all(opening)
-            kept = not self._closed and len(self._ready) < self._depth
+            kept = not self._closed
         except AWorldGymError as error:  # the next episode will try, and say so
             logger.warning("a session could not be started ahead: %s", error)
         finally:
@@ -169,22 +182,18 @@ class Pool:
                 await bundle.aclose()
 
     async def _recycle(self, bundle: Bundle) -> None:
+        """Reset a used bundle, and keep it if all its sessions prove clean and it is wanted."""
+        kept = False
         try:
-            for name, connection in list(bundle.connections.items()):
-                usable = connection.config.reset_tool and connection.clean and not connection.dead and not self._closed
-                if not usable:
-                    await bundle.connections.pop(name).aclose(kill=connection.dead is not None)
-            bundle.episode.clear()
-            for name, connection in list(bundle.connections.items()):
-                if not await _reset(connection, self._timeout):
-                    await bundle.connections.pop(name).aclose(kill=True)
-        except BaseException:
-            await bundle.aclose()
-            raise
-        if bundle.connections:
-            await self._complete(bundle)
-        else:
-            await bundle.aclose()
+            await bundle.episode.clear()
+            clean = [await _reset(connection, self._timeout) for connection in bundle.connections.values()]
+            kept = all(clean) and not self._closed and len(self._ready) < self._depth
+        finally:
+            if kept:
+                self._ready.append(bundle)
+            else:
+                await bundle.aclose()
+        self.fill()
 
 
 def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:

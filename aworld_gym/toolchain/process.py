@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.toolchain import compat, loop
@@ -98,7 +98,7 @@ class ServerProcess:
         for protocol, pipe in ((_Lines(on_line, on_end), popen.stdout), (self._stderr, popen.stderr)):
             self._outputs.append((await here.connect_read_pipe(lambda p=protocol: p, pipe))[0])  # type: ignore[misc]
         transport, _ = await here.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
-        self._stdin = cast(asyncio.WriteTransport, transport)
+        self._stdin = transport
 
     def write(self, line: bytes) -> bool:
         """Send one line; False if the server certainly cannot get it."""

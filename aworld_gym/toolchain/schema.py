@@ -104,6 +104,8 @@ class _Inliner:
         self.root = root
         self.kept: set[str] = set()
         """References that could not be replaced."""
+        self.loops: dict[str, bool] = {}
+        """Whether a reference leads back to itself."""
         self.budget = MAX_INLINED_CHARS // 8  # subschemas visited
 
     def run(self) -> dict[str, Any] | None:
@@ -156,7 +158,9 @@ class _Inliner:
 
     def recursive(self, reference: str, path: tuple[str, ...]) -> bool:
         """Whether ``reference`` leads back to itself, or is met inside itself."""
-        return reference in path or reference == "#" or reference in self.reach(reference)
+        if reference not in self.loops:
+            self.loops[reference] = reference == "#" or reference in self.reach(reference)
+        return self.loops[reference] or reference in path
 
     def reach(self, reference: str) -> set[str]:
         """All references that can be met from ``reference``'s target on."""

@@ -58,15 +58,21 @@ class Threads:
             spawn = self._queued > self._idle and self._count < self._limit
             self._count += spawn
         if spawn:
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            self._spawn()
         return await future
 
-    def _work(self) -> None:
+    def _spawn(self) -> None:
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:  # the interpreter is exiting, and starts no thread any more: what is left is done here
+            self._work(once=True)
+
+    def _work(self, once: bool = False) -> None:
         while True:
             with self._lock:
                 self._idle += 1
             try:
-                job = self._jobs.get(timeout=_IDLE_S)
+                job = self._jobs.get(timeout=0 if once else _IDLE_S)
             except queue.Empty:
                 job = None
             with self._lock:
@@ -87,7 +93,8 @@ class Threads:
         there: asyncio.AbstractEventLoop,
         future: asyncio.Future[Any],
     ) -> None:
-        value, error = None, None
+        value: Any = None
+        error: BaseException | None = None
         try:
             value = context.run(fn)
         except StopIteration as stop:  # a future refuses it
@@ -113,3 +120,5 @@ tools = Threads()
 """For synchronous tools."""
 factories = Threads(1, "aworld-gym-factory")
 """For server factories and imports: off the loop, yet one at a time, so that they need no locks."""
+files = Threads(4, "aworld-gym-files")
+"""For deleting workspaces."""

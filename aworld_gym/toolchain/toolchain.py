@@ -93,6 +93,7 @@ class _Runtime:
         self._config, self._limits, self._tools = config, limits, tools
         self._shared = {c.name: shared(c) for c in config.servers if c.scope == "shared"}
         self._own = {c.name: c for c in config.servers if c.scope == "episode"}
+        self._tells = any(c.kind == "stdio" for c in self._own.values())
         self._pool = Pool([c for c in self._own.values() if c.pool], limits.open_timeout_s)
         self._grants: set[Grant] = set()
         self._listed: dict[str, list[dict[str, Any]]] = {}
@@ -101,20 +102,21 @@ class _Runtime:
 
     async def grant(self, public: Mapping[str, Any]) -> Grant:
         """Sessions and a workspace for one episode."""
-        bundle = self._pool.take() or Bundle(Episode())
+        bundle = self._pool.take()
         try:
-            bundle.episode.begin(public)
+            bundle.episode.begin(public, write=self._tells)
             opening = {n: self._open(n, bundle.episode) for n in self._own if n not in bundle.connections}
             opening |= {name: server.acquire(self._limits.open_timeout_s) for name, server in self._shared.items()}
             connections = bundle.connections | await open_all(opening, self._give_up)
         except BaseException:
-            await bundle.aclose()
+            await self._pool.give_back(bundle)
             raise
         grant = Grant(bundle.episode, self._take_back)
         for name in (config.name for config in self._config.servers):  # in the order of the configuration
             reopen = partial(self._reopen, name, grant)
             grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
         self._grants.add(grant)
+        self._pool.fill()
         counters.opened += 1
         try:
             grant.table = self._table_of(grant.leases)
@@ -125,19 +127,17 @@ class _Runtime:
 
     async def _take_back(self, grant: Grant) -> None:
         """End an episode: shared sessions stay, pooled ones are reset, the others close."""
-        own = {name: lease.connection for name, lease in grant.leases.items() if name not in self._shared}
-        keep = {name: c for name, c in own.items() if self._own[name].reset_tool}
+        own = {name: lease.connection for name, lease in grant.leases.items() if name in self._own}
+        pooled = {name: connection for name, connection in own.items() if self._own[name].pool}
         try:
-            await close_all(c for name, c in own.items() if name not in keep)
+            await close_all(connection for name, connection in own.items() if name not in pooled)
             for name, server in self._shared.items():
                 await server.release(grant.leases[name].connection)
         finally:
+            await self._pool.give_back(Bundle(grant.episode, pooled))
+            self._pool.fill()
             self._grants.discard(grant)
             counters.closed += 1
-            if keep:
-                self._pool.give_back(Bundle(grant.episode, keep))
-            else:
-                grant.episode.remove()
 
     async def aclose(self) -> None:
         """Close everything."""

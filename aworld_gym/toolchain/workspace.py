@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aworld_gym.toolchain import loop
+from aworld_gym.toolchain import loop, threads
 from aworld_gym.toolchain.config import EPISODE_FILE_VAR, WORKSPACE_VAR
 from aworld_gym.types import EpisodeContext
 
@@ -49,23 +49,28 @@ class Episode:
         """What stdio servers are given, in ``${...}`` and in their environment."""
         return {WORKSPACE_VAR: str(self.workspace), EPISODE_FILE_VAR: str(self._file)}
 
-    def begin(self, public: Mapping[str, Any]) -> None:
-        """Write down what servers may know of the episode that begins."""
+    def begin(self, public: Mapping[str, Any], *, write: bool = True) -> None:
+        """Say what servers may know of the episode that begins; ``write`` it down for those out of process."""
         self.public = dict(public)
+        if not write:
+            return
         temporary = self._file.with_suffix(".tmp")
         temporary.write_text(json.dumps({"public": self.public}), encoding="utf-8")
         temporary.replace(self._file)
 
-    def clear(self) -> None:
+    async def clear(self) -> None:
         """Empty the workspace, for the next episode."""
+        await threads.files.run(self._clear)
+
+    async def remove(self) -> None:
+        """Delete everything."""
+        await threads.files.run(_remove, self._home)
+
+    def _clear(self) -> None:
         _remove(self.workspace)
         self.workspace.mkdir()
         self._file.unlink(missing_ok=True)
         self.public = {}
-
-    def remove(self) -> None:
-        """Delete everything."""
-        _remove(self._home)
 
 
 def _process_root() -> Path:

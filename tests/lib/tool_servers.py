@@ -49,6 +49,13 @@ async def session_of(servers: dict, *, tools=None, public=None, **limits):
         await toolchain.aclose()
 
 
+@asynccontextmanager
+async def loop_test_session(factory):
+    """A session with an in-process server, from a factory function."""
+    async with session_of({"it": {"python": factory}}) as session:
+        yield session
+
+
 def on_loop(function):
     """Run an ``async def`` test on the package's own loop, where sessions live."""
 

@@ -13,11 +13,14 @@ from aworld_gym.toolchain import stats
 def no_leaks(monkeypatch):
     """Every test leaves all sessions closed and no process behind."""
     monkeypatch.syspath_prepend(str(SERVERS))
-    before = open_counts()
+    before = open_counts(), living_children()
     yield
-    assert open_counts() == before
-    left = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
-    assert not left, left
+    assert (open_counts(), living_children()) == before
+
+
+def living_children() -> set[psutil.Process]:
+    """The processes that descend from this one."""
+    return {p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE}
 
 
 def open_counts() -> dict[str, int]:

@@ -164,7 +164,7 @@ async def test_a_hung_server_times_out_and_is_replaced():
         assert result.error == "tool_timeout"
         assert re.search("no answer within 0.5 s.*restarted: files are kept, anything it held in memory", result.text)
         assert await text_of(session, "get") == ""
-        assert gone(pid)
+        assert await asyncio.to_thread(gone, pid)
 
 
 @on_loop
@@ -300,7 +300,7 @@ async def test_children_of_a_server_end_when_it_dies():
         children = json.loads(await text_of(session, "children"))
         with pytest.raises(InfraError):
             await session.call("c", "die", {})
-        assert all(gone(pid) for pid in children)
+        assert all([await asyncio.to_thread(gone, pid) for pid in children])
 
 
 @on_loop

@@ -206,6 +206,7 @@ def test_a_real_server_dies_in_a_call_and_comes_back(kind):
             with pytest.raises(InfraError) as caught:
                 await asyncio.wait_for(call, 5)
             assert caught.value.kind in ("host_unreachable", "session_lost") and caught.value.delivered is not False
+            await asyncio.sleep(0.3)  # until its idle connections are known to be gone too
             with pytest.raises(InfraError) as caught:  # while it is down
                 await session.call("c", "echo", {"text": "b"})
             assert (caught.value.kind, caught.value.delivered) == ("host_unreachable", False)
