@@ -62,20 +62,6 @@ class RolloutOptions:
         return cls(**value)
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """What a training run leaves."""
-
-    checkpoint: Path
-    """The trained model (or its PEFT adapter) and the tokenizer."""
-    metrics: list[dict[str, Any]]
-    """What the trainer logged, in order; the same lines are in ``metrics.jsonl``."""
-    episodes: Path
-    """Every training episode, as JSONL, in order of completion."""
-    counts: EpisodeCounts = field(default_factory=lambda: EpisodeCounts())
-    """How the episodes of this run ended."""
-
-
 class EpisodeCounts(Counter[str]):
     """How episodes ended: ``episodes``, ``invalid``, ``retried`` and one count per outcome."""
 
@@ -102,6 +88,20 @@ class EpisodeCounts(Counter[str]):
                 self["episodes"],
                 bad[0].error,
             )
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a training run leaves."""
+
+    checkpoint: Path
+    """The trained model (or its PEFT adapter) and the tokenizer."""
+    metrics: list[dict[str, Any]]
+    """What the trainer logged, in order; the same lines are in ``metrics.jsonl``."""
+    episodes: Path
+    """Every training episode, as JSONL, in order of completion."""
+    counts: EpisodeCounts = field(default_factory=EpisodeCounts)
+    """How the episodes of this run ended."""
 
 
 def env_spec(env: str | EnvSpec | gym.Env) -> EnvSpec:

@@ -8,6 +8,7 @@ It knows nothing of tokens but that they are lists, and nothing of envs.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ class GenerationPool:
     the order of their keys: with tools that answer within the window, the same seeds give the same batches.
 
     Args:
-        straggler_s: seconds that a batch waits for those who are not there yet.
+        straggler_s: seconds that a batch waits for those who are not there yet; ``math.inf`` for all of them.
         stats: added to; a fresh one where None.
     """
 
@@ -172,7 +173,7 @@ class GenerationPool:
                     break
                 if deadline is None and (self._requests or not patient):
                     deadline = time.monotonic() + self.straggler_s
-                left = None if deadline is None else deadline - time.monotonic()
+                left = None if deadline in (None, math.inf) else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     self._late |= missing
                     self.stats.late += len(missing)

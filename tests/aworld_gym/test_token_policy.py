@@ -1,5 +1,6 @@
 """Token rollouts on a real in-process MCP server, with a scripted sampler."""
 
+import math
 import random
 import subprocess
 import sys
@@ -191,6 +192,15 @@ def test_a_hung_tool_delays_nobody_beyond_the_window(codec):
     slow = played[late[0]].episode
     assert {result.error for step in slow.steps for result in step.results} >= {"tool_timeout"}
     assert 1 <= pool.late <= 4, "waited for once per time that its tool hangs"
+
+
+def test_a_batch_may_wait_for_all(codec):
+    SESSIONS.reset(slow=lambda number: 0.4 if number == 1 else 0.0)
+    sampler = ScriptedSampler(codec, echo_then_submit)
+    play(codec, sampler, 3, straggler_s=math.inf)
+    assert [len(prompts) for prompts, _ in sampler.batches] == [3, 3]
+    with pytest.raises(ValueError, match="at least 0 seconds, got -1"):
+        GenerationPool(-1)
 
 
 def test_a_spoiled_episode_is_played_again_in_a_fresh_env(codec, tmp_path):
