@@ -41,6 +41,17 @@ venv: .venv/.trl
 	$(BIN)/pip install -q -e ".[dev]"
 	touch $@
 
+# The toolchain's tests once more, with the other line of the mcp package (no torch there).
+.venv-mcp1/.done: .venv/.python setup.cfg
+	$(PYTHON) -m venv .venv-mcp1
+	.venv-mcp1/bin/pip install -q --upgrade pip
+	.venv-mcp1/bin/pip install -q -e ".[gaia]" "mcp>=1.30,<2" pytest pytest-timeout pytest-asyncio hypothesis psutil
+	touch $@
+
+# Foreign MCP servers, from npm and PyPI, pinned.
+.interop/.done: tests/interop/install.sh tests/interop/package.json tests/interop/requirements.txt
+	PYTHON="$(PYTHON)" sh tests/interop/install.sh
+
 # ---- the main job ------------------------------------------------------------------------------------------------
 
 NAME ?= gaia
@@ -65,6 +76,9 @@ test-core: .venv/.dev .interop/.done
 
 test-trl: .venv/.dev
 	$(PYTEST) tests/adapters
+
+test-mcp1: .venv-mcp1/.done .interop/.done
+	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
