@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -29,8 +29,10 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # started as a file: the examples are not installed
     sys.path.insert(0, str(ROOT))
 
-from examples.train_gaia import cli, report, train  # noqa: E402
-from examples.train_gaia.settings import Settings, small_model  # noqa: E402
+from examples.train_gaia import cli, report  # noqa: E402
+
+if TYPE_CHECKING:
+    from examples.train_gaia.settings import Settings
 
 VARIANTS = ("task reward", "with shaping", "more imitation")
 COLUMNS = ("held-out tasks, sampled", "held-out tasks, greedy", "unseen words, sampled", "unseen words, greedy")
@@ -47,14 +49,17 @@ def main(
     output: Annotated[Path, typer.Option(help="Where the results go.")] = ROOT / "benchmarks" / "results",
 ) -> None:
     """Train small models on the embedded GAIA world, seed by seed, and tabulate success before and after."""
-    console = Console(stderr=True)
-    logging.basicConfig(level=logging.WARNING)
-    cli.quiet()
     chosen = [name.strip() for name in variants.split(",")]
     if unknown := set(chosen) - set(VARIANTS):
         raise typer.BadParameter(f"unknown variants {sorted(unknown)}; known are {', '.join(VARIANTS)}")
     if "more imitation" in chosen and chosen[:1] != ["task reward"]:
         raise typer.BadParameter("'more imitation' takes as long as GRPO did: name 'task reward' first")
+    console = Console(stderr=True)
+    logging.basicConfig(level=logging.WARNING)
+    console.print("loading torch, transformers and trl ...")
+    from examples.train_gaia.settings import small_model
+
+    cli.quiet()
     rows: list[dict[str, Any]] = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         base = small_model(work / f"seed-{seed}", seed=seed, steps=steps, tasks=tasks)
@@ -89,8 +94,8 @@ def page(rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
             "",
             f"`python -m benchmarks.learning`: the small model of `make train`, {about['steps']} GRPO steps on "
             f"`AWorld/Gaia-v0` (preset mini) through `adapters.trl.train`; each number is the success on "
-            f"{about['tasks']} tasks of the test split, before -> after. The recipe was chosen on the validation split. "
-            "CPU seconds are those of the whole process.",
+            f"{about['tasks']} tasks of the test split, before -> after. The recipe was chosen on the validation "
+            "split. CPU seconds are those of the whole process.",
             "",
             f"With shaping: up to {about['shaping']:g} more per episode for facts of the oracle plan that tool results "
             "showed, as step rewards. More imitation: the control, GRPO's CPU seconds spent on further demonstrations "
@@ -141,6 +146,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _before(base: Settings, console: Console) -> dict[str, Any]:
+    from examples.train_gaia import train
+
     base.output.mkdir(parents=True, exist_ok=True)
     run = train.Run(base)
     start = train.warm_checkpoint(base, run, console)
@@ -152,6 +159,8 @@ def _before(base: Settings, console: Console) -> dict[str, Any]:
 
 
 def _after(settings: Settings, variant: str, base: Settings, console: Console) -> dict[str, Any]:
+    from examples.train_gaia import train
+
     start = base.output / "start"
     if variant == "more imitation":
         grpo = json.loads((base.output / "task-reward" / "after.json").read_text(encoding="utf-8"))

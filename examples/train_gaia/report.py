@@ -8,12 +8,14 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from examples.train_gaia.evaluation import Measurement
-from examples.train_gaia.train import Run
+
+if TYPE_CHECKING:
+    from examples.train_gaia.train import Run
 
 SMOOTH = 5
 """Steps of the running mean in the curve."""
