@@ -26,7 +26,7 @@ _BLOCKS = frozenset(
 def html_text(source: str) -> str:
     """The visible text of an HTML page, blocks on lines of their own."""
     parser = _Text()
-    parser.feed(source)
+    parser.feed(re.sub(r"<!\[[^>]*>?", "", source))  # a comment to browsers; the parser fails on odd ones
     parser.close()
     text = re.sub(r"[ \t\xa0]+", " ", "".join(parser.out))
     text = re.sub(r" ?\n ?", "\n", text)

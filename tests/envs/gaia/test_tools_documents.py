@@ -99,6 +99,13 @@ def test_html_as_it_is_seen():
     )
 
 
+@pytest.mark.parametrize(
+    "odd", ["<![CDATA[x]]>", "<![if IE]>", "<![;", "<![a;", "<!", "<!x>", "<?php x ?>", "</ >", "<!-->"]
+)
+def test_html_with_odd_declarations_is_read(odd):
+    assert html_text(f"<p>one</p>{odd}\n<p>two</p>").startswith("one")
+
+
 def pdf(*pages: str) -> bytes:
     document = fpdf.FPDF()
     document.set_font("helvetica", size=11)
