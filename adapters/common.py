@@ -44,7 +44,7 @@ class RolloutOptions:
     concurrency: int = 256
     """Episodes at once."""
     straggler_s: float = STRAGGLER_S
-    """Seconds that a generation batch waits for episodes that are still with their tools."""
+    """Seconds without an arrival after which a generation batch goes without episodes still with their tools."""
 
     @classmethod
     def of(cls, value: RolloutOptions | Mapping[str, Any] | None) -> RolloutOptions:

@@ -66,13 +66,14 @@ class PoolStats:
 class GenerationPool:
     """Gathers the requests of concurrent episodes into batches for one thread that generates.
 
-    A batch goes out when every live episode waits for it. An episode that is still with its tools
-    ``straggler_s`` after the first request came is *late*: the batch goes without it, and later ones do not
-    wait for it either, until it is back. So a tool that hangs costs the others one window, once. Batches are in
-    the order of their keys: with tools that answer within the window, the same seeds give the same batches.
+    A batch goes out when every live episode waits for it. An episode that is still with its tools when no other
+    has come for ``straggler_s`` is *late*: the batch goes without it, and later ones do not wait for it either,
+    until it is back. So a tool that hangs costs the others one window, once. Batches are in the order of their
+    keys: with tools that answer within the window, the same seeds give the same batches.
 
     Args:
-        straggler_s: seconds that a batch waits for those who are not there yet; ``math.inf`` for all of them.
+        straggler_s: seconds without an arrival after which a batch waits no longer for those who are not there;
+            ``math.inf`` waits for all of them.
         stats: added to; a fresh one where None.
     """
 
@@ -85,6 +86,7 @@ class GenerationPool:
         self._live: set[int] = set()
         self._late: set[int] = set()
         self._requests: dict[int, _Request] = {}
+        self._arrivals = 0  # of requests and of episodes' ends: while they come, the others are slow, not hung
         self._closed = False
         self._failure: Exception | None = None
 
@@ -100,6 +102,7 @@ class GenerationPool:
         with self._change:
             self._live.discard(key)
             self._late.discard(key)
+            self._arrivals += 1
             self._change.notify()
 
     async def generate(self, key: int, ids: list[int], limit: int) -> Sampled:
@@ -118,6 +121,7 @@ class GenerationPool:
                 raise RuntimeError(f"cannot generate for episode {key}: the pool is closed, or it already waits")
             self._requests[key] = request
             self._late.discard(key)
+            self._arrivals += 1
             self._change.notify()
         try:
             return await request.future
@@ -165,12 +169,15 @@ class GenerationPool:
         """
         deadline: float | None = None
         with self._change:
+            seen = self._arrivals
             while True:
                 if self._closed and not self._requests:
                     return None
                 missing = self._live - self._late - self._requests.keys()
                 if self._requests and not missing:
                     break
+                if seen != self._arrivals:
+                    seen, deadline = self._arrivals, None
                 if deadline is None and (self._requests or not patient):
                     deadline = time.monotonic() + self.straggler_s
                 left = None if deadline in (None, math.inf) else deadline - time.monotonic()
