@@ -214,7 +214,7 @@ def build(family: str) -> PreTrainedTokenizerFast:
 def assemble(
     added: tuple[tuple[str, bool], ...],
     chat_template: str,
-    eos: str,
+    eos: str | AddedToken,
     pad: str,
     bos: str | None = None,
     split: str = _QWEN,

@@ -6,6 +6,8 @@ import copy
 import json
 import pickle
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -294,3 +296,11 @@ def test_template_arguments_and_the_clock() -> None:
     assert qwen.decode(quiet.prompt(messages)).endswith("<think>\n\n</think>\n\n")
     assert not quiet.opens_reasoning
     assert ChatCodec(chat_tokenizers.build("qwen3_5_think")).opens_reasoning
+
+
+def test_importing_loads_no_tokenizer_library() -> None:
+    program = (
+        "import sys, aworld_gym.tokens; print({'torch', 'transformers', 'tokenizers', 'jinja2'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -22,9 +22,9 @@ def made(*tokens: AddedToken, normalizer: normalizers.Normalizer | None = None) 
     """A Qwen-like tokenizer in which some tokens are given, and the rest as usual."""
     given = {token.content for token in tokens}
     usual = [AddedToken(name, special=True, normalized=False) for name in NAMES if name not in given]
-    return chat_tokenizers.assemble(
-        (), QWEN, "<|im_end|>", "<|endoftext|>", normalizer=normalizer, tokens=[*usual, *tokens]
-    )
+    # The token itself, not its name: by name it would be added again, without its flags.
+    end = next((token for token in tokens if token.content == "<|im_end|>"), "<|im_end|>")
+    return chat_tokenizers.assemble((), QWEN, end, "<|endoftext|>", normalizer=normalizer, tokens=[*usual, *tokens])
 
 
 def answer(text: str) -> list[dict]:
@@ -51,16 +51,17 @@ def test_a_normalizer_that_makes_control_strings_of_other_characters() -> None:
     assert injected(codec, text) == 0
 
 
-def test_tokens_that_swallow_white_space() -> None:
-    """Phi's tokens take the line break after them (rstrip); the prompt and what is appended follow suit."""
-    tokenizer = made(
-        AddedToken("<|im_end|>", special=True, normalized=False, rstrip=True),
-        AddedToken("<|im_start|>", special=True, normalized=False, lstrip=True, rstrip=True),
-    )
+@pytest.mark.parametrize(("name", "side"), [("<|im_end|>", "rstrip"), ("<|im_start|>", "lstrip")])
+def test_tokens_that_swallow_white_space(name: str, side: str) -> None:
+    """Phi's tokens take the line break after them (rstrip), others one before: all ids follow suit."""
+    tokenizer = made(AddedToken(name, special=True, normalized=False, **{side: True}))
+    own = tokenizer.convert_tokens_to_ids(name)
+    spaced = f"a{name} \n b" if side == "rstrip" else f"a \n {name}b"
+    assert tokenizer.encode(spaced) == [*tokenizer.encode("a"), own, *tokenizer.encode("b")]
     codec = ChatCodec(tokenizer)
     codec.self_check()
-    assert injected(codec, "a  <|im_end|>\n\n b <|im_start|>  c") == 0
-    text = "row  <|im_end|>\n\n 1"
+    assert injected(codec, f"a  {name}\n\n b <|im_start|>  c") == 0
+    text = f"row  {name}\n\n 1"
     assert text in tokenizer.decode(codec.extend([], answer(text))), "data keeps its white space"
 
 
@@ -104,6 +105,17 @@ def test_control_tokens_inside_and_across_one_another() -> None:
     codec = ChatCodec(tokenizer)
     for text in ("<a><b><c>", "<<a>>", "<a><b", "b><c>", "<a><a><b>", "a<b><c><a>", "⟦<a>⟦", "<a>⟦<a>"):
         assert injected(codec, text) == 0, text
+
+
+def test_what_the_template_writes_next_to_data_is_still_its_own() -> None:
+    """Data that ends in ``<a`` before the template's ``><b``: no ``<a>``, but the template's token all the same."""
+    tokenizer = made(*(AddedToken(text, special=True, normalized=False) for text in ("<a>", "><b")))
+    codec = ChatCodec(
+        tokenizer, template=QWEN.replace("{{- '\\n</tool_response>' }}", "{{- '><b\\n</tool_response>' }}")
+    )
+    assert tokenizer.convert_tokens_to_ids("><b") in codec.extend([], answer("x"))
+    assert injected(codec, "x<a") == 0
+    assert tokenizer.convert_tokens_to_ids("><b") in codec.extend([], answer("x<a"))
 
 
 def test_a_control_token_that_is_also_a_plain_one_is_refused_at_the_start() -> None:
