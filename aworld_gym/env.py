@@ -89,7 +89,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         self.system_prompt, self.submit_tool, self.render_mode = system_prompt, submit_tool, render_mode
         self._own_toolchain = not isinstance(toolchain, Toolchain)
         self.toolchain = toolchain if isinstance(toolchain, Toolchain) else Toolchain(toolchain, self.limits, tools)
-        self.action_space = AssistantMessage()
+        self.action_space: AssistantMessage = AssistantMessage()
         self.observation_space = Messages()
         self._run: Run | None = None
         self._busy = False
@@ -147,7 +147,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         if self._run is not None or self._own_toolchain and self.toolchain.opened:
             loop.run(self.aclose(), timeout=self.limits.open_timeout_s + SLACK_S)
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The transcript as text (``render_mode="ansi"``)."""
         if self.render_mode is None:
             return None
@@ -243,8 +243,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
                 results = await self._run_calls(run, calls)
             observation = tuple(tool_message(result) for result in results)
             outcome = run.after_turn(calls, results, self.limits)
-            answer = self._answer(action, calls, results)
-            if answer is not _NOT_SUBMITTED:
+            submitted, answer = self._answer(action, calls, results)
+            if submitted:
                 outcome, run.submitted = Outcome.ANSWERED, answer
             reward = 0.0
             if outcome is not None:
@@ -301,14 +301,14 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             raise (failures if infra is None else infra).exceptions[0] from failures
         return tuple(task.result() for task in tasks)
 
-    def _answer(self, action: Message, calls: list[Call], results: tuple[ToolResult, ...]) -> str | None | object:
-        """The submitted answer; the first valid submission counts. ``_NOT_SUBMITTED`` where the episode goes on."""
+    def _answer(self, action: Message, calls: list[Call], results: tuple[ToolResult, ...]) -> tuple[bool, str | None]:
+        """Whether the message ends the episode, and its answer; the first valid submission counts."""
         if not calls:
-            return final_answer(action)
+            return True, final_answer(action)
         for call, result in zip(calls, results, strict=True):
             if call.name == self.submit_tool and result.error is None:
-                return str(call.arguments.get("answer", ""))
-        return _NOT_SUBMITTED
+                return True, str(call.arguments.get("answer", ""))
+        return False, None
 
     async def _end_run(self) -> None:
         run, self._run = self._run, None
@@ -326,9 +326,6 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     def __getstate__(self) -> dict[str, Any]:
         # A copy begins without an episode: live sessions belong to the original.
         return {**self.__dict__, "_run": None, "_busy": False}
-
-
-_NOT_SUBMITTED = object()
 
 
 def _task_list(tasks: Sequence[Task | Mapping[str, Any]]) -> TaskList:
