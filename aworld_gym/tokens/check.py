@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from aworld_gym.tokens.errors import UnsupportedTemplateError
-from aworld_gym.tokens.parsers import FORMATS, parse_text
+from aworld_gym.tokens.parsers import END_THINK, FORMATS, THINK, parse_text
 from aworld_gym.types import Message
 
 if TYPE_CHECKING:
@@ -98,6 +98,11 @@ def _check_extend(codec: ChatCodec) -> None:
             own == theirs,
             f"tool results of round {turn + 1} are rendered otherwise in the whole dialogue"
             f"{_difference(codec, own, theirs)}",
+        )
+        written = codec.vocabulary.decode(own)
+        _require(
+            codec.opens_reasoning == (written.rfind(THINK) > written.rfind(END_THINK)),
+            f"a turn begins inside {THINK} after a question and not after tool results, or the other way round",
         )
 
 

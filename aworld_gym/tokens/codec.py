@@ -47,12 +47,12 @@ class ChatCodec:
     """Messages to ids and back for one tokenizer and one chat template.
 
     Thread-safe; changes neither the tokenizer nor what it is given. No text from a message, tool or schema becomes a
-    control token.
+    control token. Text only: an image part of a message is not encoded, a short text stands in its place.
 
     Args:
         tokenizer: a fast Hugging Face tokenizer.
-        stop_ids: ids that end a sampled turn; give the sampler the same. By default the tokenizer's end-of-sequence
-            id and the tokens with which the template closes an assistant turn.
+        stop_ids: ids that end a sampled turn; give the sampler the same. By default the tokens with which the template
+            closes an assistant turn, and those of the vocabulary that end a text.
         template: the chat template's source, instead of the tokenizer's own.
         template_kwargs: arguments for the template, such as ``enable_thinking=False``.
         tool_format: how the model writes tool calls: a name in :data:`~aworld_gym.tokens.parsers.FORMATS` or a

@@ -231,12 +231,11 @@ class _Guard:
 
     def _text(self, text: str) -> str:
         bare = text.strip() if len(text) <= self._renderer.longest + 4 else ""
+        marked = self._renderer.guard(text)
         if bare in self._known:
-            marked = _CUT + text + _CUT
-        else:
-            marked = self._renderer.guard(text)
-            if bare and len(bare) < self._renderer.longest:
-                self._short.add(bare)
+            marked = _CUT + marked + _CUT
+        elif bare and len(bare) < self._renderer.longest:
+            self._short.add(bare)
         return _put_witness(marked, text.witness) if isinstance(text, Watched) else marked
 
 

@@ -113,6 +113,17 @@ def test_a_template_that_changes_with_the_round_is_refused() -> None:
         ChatCodec(tokenizer, template=broken).self_check()
 
 
+def test_a_template_that_opens_reasoning_only_sometimes_is_refused() -> None:
+    """Whether a turn begins with reasoning is known once, not by turn."""
+    tokenizer = chat_tokenizers.build("qwen3_5_think")
+    fickle = tokenizer.chat_template.replace(
+        "{%- if enable_thinking is defined and", "{%- if messages[-1].role == 'tool' or enable_thinking is defined and"
+    )
+    assert fickle != tokenizer.chat_template
+    with pytest.raises(UnsupportedTemplateError, match="begins inside <think> after a question and not after tool"):
+        ChatCodec(tokenizer, template=fickle).self_check()
+
+
 def test_a_template_that_twists_its_data_is_refused() -> None:
     tokenizer = chat_tokenizers.build("qwen2_5")
     shouting = tokenizer.chat_template.replace("{{- message.content }}", "{{- message.content | upper }}")

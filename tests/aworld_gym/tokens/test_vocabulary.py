@@ -107,6 +107,18 @@ def test_control_tokens_inside_and_across_one_another() -> None:
         assert injected(codec, text) == 0, text
 
 
+def test_a_control_string_that_is_the_inside_of_another() -> None:
+    """A name ``<b>`` between the template's brackets makes neither ``<<b>>`` nor ``<b>``."""
+    tokenizer = made(*(AddedToken(text, special=True, normalized=False) for text in ("<<b>>", "<b>")))
+    template = QWEN.replace("{{- '\\n</tool_response>' }}", "{{- '<<b>> <' + message.name + '>\\n</tool_response>' }}")
+    codec = ChatCodec(tokenizer, template=template)
+
+    def count(name: str) -> int:
+        return sum(i in codec.control_ids for i in codec.extend([], [{**answer("x")[0], "name": name}]))
+
+    assert count("<b>") == count("<b>x") == count("benign")
+
+
 def test_what_the_template_writes_next_to_data_is_still_its_own() -> None:
     """Data that ends in ``<a`` before the template's ``><b``: no ``<a>``, but the template's token all the same."""
     tokenizer = made(*(AddedToken(text, special=True, normalized=False) for text in ("<a>", "><b")))
