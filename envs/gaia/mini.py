@@ -50,8 +50,8 @@ ROWS = 3
 _ID = re.compile(r"gaia-mini/(?P<split>\w+)/(?P<world>\w+)/(?P<kind>\w+)/(?P<number>\d{9})")
 _QUESTIONS = {
     "lookup": "what is the {column} of {a}?",
-    "sum": "what is the {column} of {a} plus that of {b}?",
-    "difference": "what is the {column} of {a} minus that of {b}?",
+    "sum": "what is the {column} of {a} plus {b}?",
+    "difference": "what is the {column} of {a} minus {b}?",
     "maximum": "what is the highest {column}?",
 }
 
@@ -182,11 +182,12 @@ def shown(task: MiniTask, step: PlanStep) -> str:
 
 
 def _act(task: MiniTask, path: str, names: Sequence[str], *, compute: bool = True) -> tuple[PlanStep, ...]:
-    """From reading ``path`` to submitting: note the rows needed, compute with them (or not), submit."""
+    """From reading ``path`` to submitting: note what is asked and the rows needed, compute (or not), submit."""
     rows = task.tables[path].rows
     noted = list(rows) if task.kind == "maximum" else list(names[:1]) if task.kind == "lookup" else list(names)
     facts, values = tuple(f"{name} {rows[name]}" for name in noted), [rows[name] for name in noted]
-    read, note = PlanStep("read_table", {"path": path}, shows=facts), "".join(f"{fact}\n" for fact in facts)
+    asked = task.prompt.split("what is the ")[1]
+    read, note = PlanStep("read_table", {"path": path}, shows=facts), "".join(f"{line}\n" for line in (asked, *facts))
     if task.kind == "lookup" or not compute:
         return read, PlanStep("submit_answer", {"answer": str(values[0])}, content=note)
     expression, result = {

@@ -11,7 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 WIDTH, LAYERS, HEADS, HEAD_DIM = 96, 3, 4, 32
-THETA = 100.0
+THETA = 1000.0
 """Base of the rotary frequencies: short, as the episodes are."""
 LOOK_BACK = 2
 """Heads of layer 0 that begin by looking 1, 2, ... tokens back."""

@@ -80,7 +80,7 @@ def test_an_independent_solver_agrees(tmp_path, split, world):
         elif found := re.fullmatch(rf"{column} of (\w+)", question):
             truth = values[found[1]]
         else:
-            a, sign, b = re.fullmatch(rf"{column} of (\w+) (plus|minus) that of (\w+)", question).groups()
+            a, sign, b = re.fullmatch(rf"{column} of (\w+) (plus|minus) (\w+)", question).groups()
             truth = values[a] + values[b] if sign == "plus" else values[a] - values[b]
         assert str(truth) == task.answer["text"]
 
