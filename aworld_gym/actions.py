@@ -45,13 +45,23 @@ def check_action(action: Any) -> None:
         )
 
 
-def read_calls(action: Message, turn: int) -> list[Call]:
-    """The calls of a checked action in order; those that a parser could not read come last, as errors."""
+def read_calls(action: Message, turn: int, most_errors: int = 16) -> list[Call]:
+    """The calls of a checked action in order; those that a parser could not read come last, as errors.
+
+    Args:
+        action: the action.
+        turn: number of the turn, for the ids of calls that have none.
+        most_errors: unreadable calls beyond this are counted in the last one's text: a degenerate sample can hold
+            thousands, and each would cost the model a message.
+    """
     calls = [_read(call, f"call_{turn}_{k}") for k, call in enumerate(action.get("tool_calls") or ())]
-    for k, problem in enumerate(action.get("parse_errors") or ()):
+    problems = action.get("parse_errors") or ()
+    for k, problem in enumerate(problems[:most_errors]):
         kind = _PARSE_ERROR_KINDS.get(problem.get("type", ""), "call_malformed")
         detail = problem.get("detail") or problem.get("type", "unreadable")
         text = f"Error: this tool call could not be read ({detail}). Nothing was run. Write the call again, complete."
+        if k + 1 == most_errors < len(problems):
+            text += f" {len(problems) - most_errors} more could not be read either."
         calls.append(Call(f"error_{k}", INVALID_CALL_NAME, {}, (kind, text)))
     return calls
 

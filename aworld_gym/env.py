@@ -234,7 +234,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         started = run.seconds()
         run.messages.append(copied(action))
         run.tokens += len((action.get("sampled") or {}).get("token_ids") or ())
-        calls = read_calls(action, run.turns)
+        calls = read_calls(action, run.turns, self.limits.max_calls_per_turn)
         results: tuple[ToolResult, ...] = ()
         try:
             if run.pid != os.getpid():
