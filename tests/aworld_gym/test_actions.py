@@ -89,3 +89,10 @@ def test_the_final_answer_of_a_message(content, answer):
 def test_canonical_json_ignores_key_order(value):
     assert canonical_json(value) == canonical_json(dict(reversed(value.items())))
     assert json.loads(canonical_json(value)) == value
+
+
+def test_thousands_of_unreadable_calls_cost_a_few_messages():
+    action = {"role": "assistant", "content": "", "parse_errors": [{"type": "unclosed", "raw": "x"}] * 5000}
+    calls = read_calls(action, turn=0, most_errors=4)
+    assert len(calls) == 4 and "4996 more" in calls[-1].error[1] and "more" not in calls[-2].error[1]
+    assert len(read_calls(action | {"parse_errors": action["parse_errors"][:4]}, turn=0, most_errors=4)) == 4
