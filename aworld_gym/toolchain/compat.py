@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from aworld_gym.errors import MissingDependencyError, describe
+from aworld_gym.errors import ConfigError, MissingDependencyError, describe
 
 logger = logging.getLogger(__name__)
 
@@ -148,9 +148,18 @@ def _modern_only(error: Any) -> bool:
 
 @asynccontextmanager
 async def in_process(server: Any) -> AsyncIterator[Any]:
-    """A client session with a server object of this process (high or low level, of either line)."""
+    """A client session with a server object of this process (high or low level, of either line).
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    from mcp.server import Server
+
+    made = server
     for attribute in ("_lowlevel_server", "_mcp_server"):  # of MCPServer, and of FastMCP
         server = getattr(server, attribute, server)
+    if not isinstance(server, Server):
+        raise ConfigError(f"expected an MCP server object (see compat.new_server), got {made!r:.200}")
     if api().v2:
         from mcp import Client
 

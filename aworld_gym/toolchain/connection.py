@@ -12,12 +12,13 @@ import asyncio
 import importlib
 import inspect
 import logging
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aworld_gym.errors import AWorldGymError, ConfigError, InfraError, describe, did_you_mean
-from aworld_gym.toolchain import compat, http, threads
+from aworld_gym.toolchain import compat, http, loop, threads
 from aworld_gym.toolchain.config import ServerConfig, fill
 from aworld_gym.toolchain.process import ServerProcess, streams
 from aworld_gym.toolchain.stats import counters
@@ -29,6 +30,24 @@ CLOSE_TIMEOUT_S = 20.0
 """Seconds a session may take to close before it is abandoned, loudly."""
 PING_TIMEOUT_S = 2.0
 """Seconds in which a server that let a call time out must show that it still lives."""
+
+
+_start_slots: asyncio.Semaphore | None = None
+
+
+def _starting() -> asyncio.Semaphore:
+    """Server processes that start at the same time: a few for each core, or all of them would miss their deadline."""
+    global _start_slots
+    if _start_slots is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        _start_slots = asyncio.Semaphore(4 * cores)
+    return _start_slots
+
+
+@loop.after_fork
+def _forget_slots() -> None:
+    global _start_slots
+    _start_slots = None
 
 
 class CallTimeout(Exception):
@@ -68,6 +87,13 @@ class Connection:
             InfraError: it does not start, does not answer in time, or has no tools.
             ConfigError: it can never work as configured.
         """
+        if config.kind != "stdio":
+            return await cls._open(config, episode, timeout)
+        async with _starting():  # waiting for others to start does not count
+            return await cls._open(config, episode, timeout)
+
+    @classmethod
+    async def _open(cls, config: ServerConfig, episode: Episode | None, timeout: float) -> Connection:
         self = cls(config, episode)
         try:
             done, _ = await asyncio.wait((self._opened,), timeout=timeout)
@@ -115,7 +141,7 @@ class Connection:
 
     async def alive(self) -> bool:
         """Whether the server still answers. In-process servers share our loop, so they do."""
-        if self.dead is not None:
+        if self.dead is not None or self._session is None:
             return False
         if self.config.kind == "python":
             return True
@@ -131,7 +157,7 @@ class Connection:
 
     async def unchanged(self) -> bool:
         """Whether the server still lists the tools it listed at first."""
-        return await compat.list_tools(self._session) == self.tools
+        return same_tools(await compat.list_tools(self._session), self.tools)
 
     def lost(self, error: InfraError) -> None:
         """Mark the session unusable; the first reason stays."""
@@ -306,6 +332,11 @@ class Connection:
     def _call_done(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         _seen(task)
+
+
+def same_tools(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
+    """Whether two tool lists offer the same calls; a description may hold a date or a path."""
+    return [(t.get("name"), t.get("inputSchema")) for t in some] == [(t["name"], t.get("inputSchema")) for t in others]
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

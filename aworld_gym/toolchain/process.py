@@ -68,7 +68,7 @@ class ServerProcess:
         self._outputs: list[asyncio.BaseTransport] = []
         self.exited = asyncio.get_running_loop().create_future()
         """Resolves to the exit status."""
-        lifeline_r, self._lifeline = os.pipe()
+        lifeline_r, lifeline = os.pipe()
         try:
             self._popen = subprocess.Popen(
                 [sys.executable or "python3", "-I", "-S", _SPAWN, str(lifeline_r), str(os.getpid())]
@@ -81,11 +81,12 @@ class ServerProcess:
                 pass_fds=(lifeline_r,),
                 start_new_session=True,  # a Ctrl-C is ours to handle, not the server's
             )
-        except OSError as error:
-            os.close(self._lifeline)
+        except (OSError, ValueError) as error:
+            os.close(lifeline)
             raise InfraError("server_start_failed", f"cannot start {command!r}: {error}", server=name) from error
         finally:
             os.close(lifeline_r)
+        self._lifeline = lifeline
         counters.processes_started += 1
         self._write_fd = self._popen.stdin.fileno()  # type: ignore[union-attr]
         _pipes.update((self._lifeline, self._write_fd))

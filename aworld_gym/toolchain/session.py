@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ class Grant:
     """
 
     def __init__(self, episode: Episode, take_back: Callable[[Grant], Coroutine[Any, Any, None]]):
-        self.episode, self._take_back = episode, take_back
+        self.episode, self._take_back, self.pid = episode, take_back, os.getpid()
         self.leases: dict[str, Lease] = {}
         self.table = ToolTable((), {})
         self._release: asyncio.Task[None] | None = None
@@ -107,6 +108,8 @@ class Grant:
 
     async def release(self) -> None:
         """Give everything back. Idempotent; goes on in the background if the caller is cancelled."""
+        if self.pid != os.getpid():
+            return  # inherited through a fork: it is the parent's to give back
         if self._release is None:
             self._release = asyncio.create_task(self._take_back(self))
         await asyncio.shield(self._release)
@@ -179,6 +182,9 @@ class ToolSession:
         """Call, and call again where that is certainly harmless, within the one deadline of a call."""
         if self._grant.released:
             raise InfraError("session_lost", "the tool session is closed", server=route.server, delivered=False)
+        if self._grant.pid != os.getpid():
+            text = "the tool session belongs to the process that opened it, and this one was forked from it"
+            raise InfraError("session_lost", text, server=route.server, delivered=False)
         lease = self._grant.leases[route.server]
         changes = 0 if route.read_only else 1
         left = self._limits.call_timeout_s

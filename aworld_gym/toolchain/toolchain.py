@@ -13,7 +13,7 @@ from typing import Any
 from aworld_gym.errors import ConfigError, InfraError, did_you_mean
 from aworld_gym.toolchain import loop
 from aworld_gym.toolchain.config import ServerConfig, ToolchainConfig, load_config
-from aworld_gym.toolchain.connection import Connection
+from aworld_gym.toolchain.connection import Connection, same_tools
 from aworld_gym.toolchain.pool import Bundle, Pool, close_all, open_all, shared
 from aworld_gym.toolchain.schema import Arguments, aliases, openai_tool
 from aworld_gym.toolchain.session import Grant, Lease, Route, ToolSession, ToolTable
@@ -50,6 +50,7 @@ class Toolchain:
         self.limits = limits or Limits()
         self.tools = None if tools is None else tuple(tools)
         self._runtime: _Runtime | None = None
+        self._finalizer: weakref.finalize[Any, Toolchain] | None = None
 
     @property
     def opened(self) -> bool:
@@ -70,7 +71,8 @@ class Toolchain:
             raise RuntimeError("Toolchain.open() runs on the background loop; use `await loop.call(toolchain.open())`")
         if not self.opened:
             self._runtime = _Runtime(self.config, self.limits, self.tools)
-            weakref.finalize(self, _abandon, self._runtime).atexit = False
+            self._finalizer = weakref.finalize(self, _abandon, self._runtime)
+            self._finalizer.atexit = False  # at exit all runtimes are closed anyway
         assert self._runtime is not None
         grant = await self._runtime.grant(public or {})
         return ToolSession(grant, self.limits, owner=self)
@@ -79,10 +81,12 @@ class Toolchain:
         """Close every session, pooled and shared ones included. It may be opened again."""
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
+            if self._finalizer is not None:
+                self._finalizer.detach()
             await runtime.aclose()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runtime": None}
+        return {**self.__dict__, "_runtime": None, "_finalizer": None}
 
 
 class _Runtime:
@@ -98,6 +102,7 @@ class _Runtime:
         self._grants: set[Grant] = set()
         self._listed: dict[str, list[dict[str, Any]]] = {}
         self._table: ToolTable | None = None
+        self._closed = False
         _runtimes.add(self)
 
     async def grant(self, public: Mapping[str, Any]) -> Grant:
@@ -119,6 +124,8 @@ class _Runtime:
         self._pool.fill()
         counters.opened += 1
         try:
+            if self._closed:
+                raise InfraError("session_lost", "the toolchain was closed while the session opened", delivered=False)
             grant.table = self._table_of(grant.leases)
         except BaseException:
             await grant.release()
@@ -143,6 +150,7 @@ class _Runtime:
         """Close everything."""
         if self.pid != os.getpid():
             return
+        self._closed = True
         _runtimes.discard(self)
         await asyncio.gather(*(grant.release() for grant in self._grants))
         await self._pool.aclose()
@@ -162,7 +170,7 @@ class _Runtime:
         else:
             await lost.aclose(kill=True)
             found = await self._open(name, grant.episode)
-        if found.tools != lost.tools:
+        if not same_tools(found.tools, lost.tools):
             lease = grant.leases[name]
             lease.connection = found  # so that it is given back
             raise InfraError("tools_unavailable", "its tools changed while an episode used them", server=name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import json
 import os
 import pickle
 import threading
@@ -69,16 +70,18 @@ async def test_text_that_is_no_unicode_is_made_so():
 @pytest.mark.parametrize("factory", ["basic:make", "foreign:high_level"])
 def test_synchronous_tools_run_in_threads(factory):
     async def check():
-        async with session_of({"it": {"python": factory}}, call_timeout_s=0.6) as session:
+        servers = {"it": {"python": factory}}
+        async with session_of(servers) as session:
             await text_of(session, "block", seconds=0.0)
             started = time.monotonic()
             await asyncio.gather(*(text_of(session, "block", seconds=0.3) for _ in range(50)))
-            assert time.monotonic() - started < 2.0
+            assert time.monotonic() - started < 5.0  # one after another: 15 s
+        async with session_of(servers, call_timeout_s=0.5) as session:
             result = await session.call("c", "block", {"seconds": 3.0})
             assert result.error == "tool_timeout"
             assert await text_of(session, "block", seconds=0.0) == "blocked"
             started = time.monotonic()
-        assert time.monotonic() - started < 1.0  # the thread goes on, and nobody waits for it
+        assert time.monotonic() - started < 1.5  # the thread goes on, and nobody waits for it
 
     loop.run(check())
 
@@ -95,6 +98,51 @@ async def test_a_low_level_server_from_an_asynchronous_factory():
     entry = {"python": "foreign:low_level", "kwargs": {"greeting": "Salut"}}
     async with session_of({"it": entry}, public={"name": "Ada"}) as session:
         assert await text_of(session, "greet") == "Salut, Ada"
+
+
+@pytest.mark.parametrize("entry", [basic(), raw()], ids=["in process", "stdio"])
+def test_null_arguments_arrive(entry):
+    async def check():
+        tool = "raw" if "command" in entry else "given"
+        async with session_of({"it": entry}) as session:
+            answer = {"content": [], "structuredContent": {"a": None, "b": [None]}}
+            result = await session.call("c", tool, {"result": answer})
+            assert result.structured == {"a": None, "b": [None]} or json.loads(result.text) == answer
+
+    loop.run(check())
+
+
+@on_loop
+async def test_closing_while_a_session_opens():
+    toolchain = Toolchain(one(raw("slow-start")), Limits(open_timeout_s=30.0))
+    opening = asyncio.create_task(toolchain.open())
+    await asyncio.sleep(0.2)
+    opening.cancel()
+    await toolchain.aclose()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    toolchain = Toolchain(one(raw()))
+    opening = asyncio.create_task(toolchain.open())
+    await asyncio.sleep(0)
+    await toolchain.aclose()
+    with pytest.raises(InfraError, match="closed while the session opened"):
+        await opening
+
+
+def test_a_factory_that_gives_something_else():
+    async def attempt():
+        async with session_of({"it": {"python": "json:dumps"}}):
+            pass
+
+    with pytest.raises((ConfigError, InfraError), match="its factory raised TypeError"):
+        loop.run(attempt())
+
+    async def attempt_with_object():
+        async with session_of({"it": {"python": lambda context: "a string"}}):
+            pass
+
+    with pytest.raises(ConfigError, match="expected an MCP server object.*got 'a string'"):
+        loop.run(attempt_with_object())
 
 
 def test_a_factory_that_fails():
@@ -259,9 +307,9 @@ def test_a_forgotten_toolchain_closes_its_sessions():
     loop.run(forget())
     gc.collect()
     end = time.monotonic() + 10
-    while stats().connections_closed == before.connections_closed and time.monotonic() < end:
+    while stats().closed == before.closed and time.monotonic() < end:
         time.sleep(0.05)
-    assert stats().connections_closed == before.connections_closed + 1
+    assert (stats().closed, stats().connections_closed) == (before.closed + 1, before.connections_closed + 1)
 
 
 @on_loop
@@ -327,15 +375,15 @@ async def test_a_call_costs_little_more_than_the_protocol():
     async with session_of({"it": basic()}) as session:
         raw_session = session._grant.leases["it"].connection._session
 
-        async def cost(call):
-            best = float("inf")
-            for _ in range(5):
+        calls = {
+            "protocol": lambda: compat.call_tool(raw_session, "echo", {"text": "a"}),
+            "whole": lambda: session.call("c", "echo", {"text": "a"}),
+        }
+        best = dict.fromkeys(calls, float("inf"))
+        for _ in range(20):  # by turns, so that a busy machine is equally hard on both
+            for name, call in calls.items():
                 started = time.thread_time()
-                for _ in range(60):
+                for _ in range(40):
                     await call()
-                best = min(best, (time.thread_time() - started) / 60)
-            return best
-
-        through = await cost(lambda: session.call("c", "echo", {"text": "a"}))
-        plain = await cost(lambda: compat.call_tool(raw_session, "echo", {"text": "a"}))
-        assert through - plain < 300e-6, f"{plain * 1e6:.0f} us of protocol, {(through - plain) * 1e6:.0f} us of ours"
+                best[name] = min(best[name], (time.thread_time() - started) / 40 * 1e6)
+        assert best["whole"] - best["protocol"] < 300, best  # microseconds of CPU; about 100 on an idle machine

@@ -1,10 +1,12 @@
 """A well-behaved server with ordinary tools; in process by `make`, over stdio or HTTP as a script."""
 
 import asyncio
+import json
 import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from aworld_gym.toolchain.compat import new_server
 
@@ -52,6 +54,11 @@ def make(context=None, *, name="basic"):
         """Write a file into the workspace."""
         (context.workspace / name).write_text(text)
         return "written"
+
+    @server.tool()
+    def given(result: dict[str, Any]) -> str:
+        """Give the argument back as JSON."""
+        return json.dumps(result)
 
     @server.tool()
     def whoami() -> str:
