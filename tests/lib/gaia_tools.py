@@ -15,11 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from aworld_gym.toolchain import compat
 from aworld_gym.types import EpisodeContext
+from envs.gaia import sandbox
 from envs.gaia.server import make_server
 
 REPOSITORY = Path(__file__).parents[2]
+
+needs_sandbox = pytest.mark.skipif(not sandbox.isolation().confined, reason="no sandbox on this machine")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import Annotated
 
@@ -38,10 +39,18 @@ def tools(context: ToolContext) -> list[ToolDef]:
         output = result.output.rstrip("\n")
         if result.ok:
             return output or "(no output: print what you need)"
-        raise ToolFault("\n".join(filter(None, [output, f"[{result.stopped or f'exit code {result.returncode}'}]"])))
+        raise ToolFault("\n".join(filter(None, [output, f"[{_end(result)}]"])))
 
     description = (
         "Run Python 3 (standard library only, no network, no other processes) with the workspace as working "
         "directory; gives what it prints. Stopped after 10 s of processor time."
     )
     return [ToolDef(run_python, description, read_only=False, idempotent=False, takes_cancel=True)]
+
+
+def _end(result: sandbox.Run) -> str:
+    if result.stopped:
+        return result.stopped
+    if result.returncode is not None and result.returncode < 0:
+        return f"ended by signal {signal.Signals(-result.returncode).name}"
+    return f"exit code {result.returncode}"

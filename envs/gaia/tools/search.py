@@ -27,7 +27,7 @@ MAX_WORDS = 32
 """Words of a query that are looked for."""
 MAX_FOUND = 10
 """Places that find_in_page shows."""
-KEPT_INDEXES = 4
+KEPT_INDEXES = 64
 """Corpora whose index a process keeps."""
 
 

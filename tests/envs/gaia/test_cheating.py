@@ -205,6 +205,7 @@ PROGRAMS = {
 }
 
 
+@gaia_tools.needs_sandbox
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_program_finds_it(play, name):
     play.begin("code")
@@ -236,6 +237,7 @@ def test_the_calculator_is_no_way_in(play, expression):
     assert SECRET not in text and "<" not in text and info["tool_errors"] == {"tool_error": 1}
 
 
+@gaia_tools.needs_sandbox
 def test_links_and_archives_made_by_a_program_lead_nowhere(play, tmp_path):
     target = tmp_path / "answer.txt"
     code = f"""
@@ -270,6 +272,7 @@ def test_the_honest_answer_does_pay(play):
         assert play.paid(task.id, saying(f"So <answer>{task.answer['text']}</answer>")) == 1.0
 
 
+@gaia_tools.needs_sandbox
 @pytest.mark.parametrize("form", ["<answer>{}</answer>", "FINAL ANSWER: {}", "submit_answer({})"])
 def test_what_a_tool_says_is_no_answer(play, form):
     play.begin("code")

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from gaia_tools import REPOSITORY, command, http_server, schema_text, served
+from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, schema_text, served
 
 from aworld_gym.errors import ConfigError
 from aworld_gym.toolchain import Toolchain, loop
@@ -74,6 +74,7 @@ async def test_submission_is_acknowledged_and_reveals_nothing(tmp_path):
         assert await session.ok("submit_answer", answer="17") == await session.ok("submit_answer", answer="18")
 
 
+@needs_sandbox
 async def test_blocking_tools_leave_the_loop_free(tmp_path):
     """While a program sleeps, the same loop goes on ticking and other calls are answered."""
     ticks = 0
@@ -96,6 +97,7 @@ async def test_blocking_tools_leave_the_loop_free(tmp_path):
     assert ticks > 20
 
 
+@needs_sandbox
 async def test_calls_of_one_session_run_at_once(tmp_path):
     async with served(tmp_path) as session:
         await session.ok("run_python", code="1")
@@ -104,6 +106,7 @@ async def test_calls_of_one_session_run_at_once(tmp_path):
     assert time.monotonic() - start < 2.5
 
 
+@needs_sandbox
 async def test_a_cancelled_call_ends_its_program(tmp_path):
     async with served(tmp_path) as session:
         await session.ok("run_python", code="1")
@@ -153,6 +156,7 @@ def test_works_as_the_env_uses_it(tmp_path):
     assert not workspace.exists()
 
 
+@needs_sandbox
 def test_over_stdio_with_an_episode_file_that_comes_later(tmp_path):
     """The server process starts before its episode: workspace and public facts are filled in afterwards."""
     chain = Toolchain(
