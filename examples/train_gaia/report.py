@@ -122,7 +122,11 @@ def table(before: Sequence[Measurement], after: Sequence[Measurement]) -> str:
 
 def _warm_start(run: Run) -> str:
     warm = run.settings.warm
-    made = "taken from the cache, made earlier with the same settings" if run.warm_from_cache else "made in this run"
+    made = {
+        True: "taken from the cache, made earlier with the same settings",
+        False: "made in this run",
+        None: "made before this run was resumed",
+    }[run.warm_from_cache]
     return (
         f"The model began from noise. Its warm start ({made}) was {warm.drill_steps} steps of a copying drill on "
         f"random strings, then {warm.imitation_steps} steps of imitation, {warm.batch} demonstrations each, all on "

@@ -63,6 +63,8 @@ def small_model(output: Path, *, seed: int = 11, steps: int = 40, tasks: int = 2
             "adam_beta2": 0.99,
             "gradient_checkpointing": False,
             "bf16": False,
+            "save_steps": 10,
+            "save_total_limit": 1,
         },
         held_out=(
             TaskSet("held-out tasks", {**MINI, "split": split, "world": "seen"}, tasks),
@@ -104,7 +106,9 @@ def given_model(
             "warmup_steps": 5,
             "temperature": 1.0,
             "beta": 0.0,
+            "chat_template_kwargs": {"enable_thinking": False},
             "save_steps": 50,
+            "save_total_limit": 2,
         },
         limits=limits,
         held_out=(TaskSet("held-out tasks", {**env, "split": "test"}, tasks),),

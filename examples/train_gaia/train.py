@@ -122,7 +122,10 @@ def warm_checkpoint(settings: Settings, found: Run, console: Console) -> Path:
 
     Leaves it in ``start/`` of the run's folder, with its loss by step in ``warm_start.jsonl``.
     """
-    tools, target = offered_tools(settings), settings.output / "start"
+    target = settings.output / "start"
+    if settings.resume and (target / "config.json").exists():
+        return target
+    tools = offered_tools(settings)
     name = cache.key(settings.warm, tools)
     kept = cache.find(name) if settings.use_cache else None
     found.warm_from_cache = kept is not None

@@ -31,8 +31,8 @@ class WarmSettings:
 
     seed: int = 11
     drill_steps: int = 120
-    imitation_steps: int = 400
-    batch: int = 16
+    imitation_steps: int = 1000
+    batch: int = 8
     """Demonstrations an imitation step."""
     drill_tokens: int = 1200
     """Tokens a drill step, about."""
