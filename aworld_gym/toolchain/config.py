@@ -72,7 +72,7 @@ class ServerConfig:
     tools: tuple[str, ...] | None = None
     """The server's tools to offer, by the server's own names; None: all."""
     pool: int = 0
-    """Sessions kept started ahead."""
+    """Sessions kept started ahead; of several such servers, the largest number counts for all."""
     reset_tool: str | None = None
     """A tool, hidden from the model, that brings the server back to its first state so that it can be reused."""
 

@@ -9,17 +9,16 @@ answers to a call comes out as the JSON of an MCP tool result.
 from __future__ import annotations
 
 import asyncio
-import importlib
-import inspect
 import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aworld_gym.errors import AWorldGymError, ConfigError, InfraError, describe, did_you_mean
-from aworld_gym.toolchain import compat, http, loop, threads
+from aworld_gym.errors import AWorldGymError, InfraError, describe
+from aworld_gym.toolchain import compat, http, loop
 from aworld_gym.toolchain.config import ServerConfig, fill
+from aworld_gym.toolchain.inprocess import make_server
 from aworld_gym.toolchain.process import ServerProcess, streams
 from aworld_gym.toolchain.stats import counters
 from aworld_gym.toolchain.workspace import Episode
@@ -31,12 +30,11 @@ CLOSE_TIMEOUT_S = 20.0
 PING_TIMEOUT_S = 2.0
 """Seconds in which a server that let a call time out must show that it still lives."""
 
-
 _start_slots: asyncio.Semaphore | None = None
 
 
 def _starting() -> asyncio.Semaphore:
-    """Server processes that start at the same time: a few for each core, or all of them would miss their deadline."""
+    """Slots for server processes that start: a few for each core, or all would be late where many start at once."""
     global _start_slots
     if _start_slots is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -61,6 +59,7 @@ class Connection:
         tools: the server's tool list, as JSON, never empty.
         dead: why the session cannot be used any more, or None.
         clean: no call of it timed out or was given up, so nothing can still be running in it.
+        timed_out: a call of it timed out.
         changes: calls sent that may have changed something (counted by its user).
     """
 
@@ -70,7 +69,7 @@ class Connection:
         self._episode = episode or self._own_episode
         self.tools: list[dict[str, Any]] = []
         self.dead: InfraError | None = None
-        self.clean, self.changes = True, 0
+        self.clean, self.timed_out, self.changes = True, False, 0
         self._kill = False
         self._process: ServerProcess | None = None
         self._session: Any = None
@@ -129,7 +128,7 @@ class Connection:
             task.cancel()
             raise
         if not done:
-            self.clean = False
+            self.clean, self.timed_out = False, True
             task.cancel()
             counters.timeouts += 1
             raise CallTimeout
@@ -160,9 +159,15 @@ class Connection:
         return same_tools(await compat.list_tools(self._session), self.tools)
 
     def lost(self, error: InfraError) -> None:
-        """Mark the session unusable; the first reason stays."""
+        """Mark the session unusable; the first reason stays. Calls under way may still get their answers."""
         if self.dead is None:
             self.dead = error
+
+    def broken(self, error: InfraError) -> None:
+        """Mark the session unusable, and end the calls under way: no answer will come."""
+        self.lost(error)
+        for task in self._calls:
+            task.cancel()
 
     async def aclose(self, *, kill: bool = False) -> None:
         """Close the session and end its server. Idempotent; goes on if the caller is cancelled.
@@ -171,7 +176,7 @@ class Connection:
             kill: the server gets no time to end by itself.
         """
         self._kill = self._kill or kill
-        self.lost(InfraError("session_lost", "the session is closed", server=self.config.name))
+        self.broken(InfraError("session_lost", "the session is closed", server=self.config.name))
         self._stop.set()
         if not self._opened.done():
             self._owner.cancel()
@@ -203,14 +208,12 @@ class Connection:
             else:  # it was to be closed anyway
                 logger.debug("server %r: closing its session raised", self.config.name, exc_info=error)
         finally:
-            self.lost(self._failed("session_lost", "the session ended"))
+            self.broken(self.dead or self._failed("session_lost", "the session ended"))
             counters.connections_closed += counted
             if self._opened.done() and not self._opened.cancelled():
                 self._opened.exception()  # seen, even where nobody waits any more
             else:
                 self._opened.cancel()
-            for task in self._calls:
-                task.cancel()
             self._session = None
             if self._own_episode is not None:
                 await self._own_episode.remove()
@@ -248,28 +251,16 @@ class Connection:
             finally:
                 await process.aclose(kill=self._kill)
         elif config.kind == "python":
-            server = await self._make_server()
+            assert self._episode is not None
+            server = await make_server(config, self._episode.context)
             async with compat.in_process(server) as session:
                 yield session
         else:
-            async with http.connect(config, self.lost) as (read, write), compat.client_session(read, write) as session:
+            async with (
+                http.connect(config, self.broken) as (read, write),
+                compat.client_session(read, write) as session,
+            ):
                 yield session
-
-    async def _make_server(self) -> Any:
-        assert self._episode is not None
-        factory: Any = self.config.factory
-        if isinstance(factory, str):
-            factory = await threads.factories.run(_resolve, factory, self.config.name)
-        try:
-            server = await threads.factories.run(factory, self._episode.context, **self.config.kwargs)
-            if inspect.isawaitable(server):
-                server = await server
-        except AWorldGymError:
-            raise
-        except Exception as error:
-            raise self._failed("server_start_failed", f"its factory raised {describe(error)}") from error
-        compat.offload(server)
-        return server
 
     # -- what failures mean -----------------------------------------------------------------------------------
 
@@ -321,12 +312,13 @@ class Connection:
             return {"content": [{"type": "text", "text": protocol[1]}], "isError": True}
         if failure.kind != "session_lost":  # a refusal, or a host that cannot be reached: the session may still be good
             raise failure from error
-        if self._process is not None:
-            await self._process.settle()  # for its exit status and last words
-            failure = self._failed("server_died", "it ended during a call.")
         self.clean = False
-        if self.dead is None or self._process is not None:
-            self.dead = failure
+        if self._process is not None and self.dead is not None and self.dead.kind == "server_died":
+            await self._process.settle()  # for its exit status and last words
+            self.dead = failure = self._failed("server_died", "it ended during a call.")
+        elif self.dead is not None and isinstance(error, asyncio.CancelledError):
+            failure = InfraError(self.dead.kind, self.dead.args[0], server=self.config.name)  # ended by `broken`
+        self.lost(failure)
         raise failure from error
 
     def _call_done(self, task: asyncio.Task[Any]) -> None:
@@ -352,27 +344,6 @@ def _checked(result: Any) -> dict[str, Any]:
         text = "the tool asks for further input from a user, which cannot be given here"
         return {"content": [{"type": "text", "text": text}], "isError": True}
     return result
-
-
-def _resolve(path: str, server: str) -> Any:
-    """The object that ``package.module:name`` names.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    module_name, _, attribute = path.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(f"server {server!r}: cannot import {module_name!r} for `python`: {error}") from error
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            hint = did_you_mean(name, vars(found))
-            raise ConfigError(f"server {server!r}: {module_name!r} has no {attribute!r}.{hint}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise ConfigError(f"server {server!r}: {path!r} is not callable; `python` names a server factory")
-    return found
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

@@ -128,13 +128,13 @@ def _client_class() -> Any:
                 never = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
                 delivered = False if isinstance(error, never) else None
                 text = f"no answer from {_origin(request)}: {describe(error)}"
-                return self._answer(request, InfraError("host_unreachable", text, delivered=delivered))
+                return self._answer(request, self._error("host_unreachable", text, delivered))
             if response.status_code >= 400:
-                return self._answer(request, _refusal(request, response), _rpc_code(response))
+                return self._answer(request, self._error(*_refusal(request, response)), _rpc_code(response))
             if self._streamable and request.method == "POST" and response.status_code < 300:
                 wrong = _wrong(request, response)
                 if wrong is not None:
-                    return self._answer(request, InfraError("server_protocol", f"{_origin(request)} {wrong}"))
+                    return self._answer(request, self._error("server_protocol", f"{_origin(request)} {wrong}"))
                 if _is(response, "text/event-stream"):
                     response.stream = Ending(response.stream, functools.partial(self._broken, request))
             return response
@@ -152,7 +152,10 @@ def _client_class() -> Any:
             return httpx.Response(202 if request.method == "POST" else 503, request=request)
 
         def _broken(self, request: Any, why: str) -> bytes:
-            return _rpc_error(request, InfraError("session_lost", f"{_origin(request)}: {why}"), None)
+            return _rpc_error(request, self._error("session_lost", f"{_origin(request)}: {why}"), None)
+
+        def _error(self, kind: str, text: str, delivered: bool | None = None) -> InfraError:
+            return InfraError(kind, text, server=self._server, delivered=delivered)
 
     return Client
 
@@ -212,8 +215,8 @@ def _rpc_code(response: Any) -> int | None:
     return code if isinstance(code, int) else None
 
 
-def _refusal(request: Any, response: Any) -> InfraError:
-    """What an HTTP status means. What the server said is part of it."""
+def _refusal(request: Any, response: Any) -> tuple[str, str, bool | None]:
+    """What an HTTP status means: kind of failure, text with what the server said, and whether it was delivered."""
     status, said = response.status_code, _excerpt(response.text)
     text = f"{_origin(request)} answered {status} {response.reason_phrase}: {said or '(no body)'}"
     in_session = "mcp-session-id" in request.headers
@@ -221,13 +224,13 @@ def _refusal(request: Any, response: Any) -> InfraError:
         challenge = response.headers.get("www-authenticate")
         text += f" (it asks for {challenge})" if challenge else ""
         text += "; check the credentials in `headers`"
-        return InfraError("host_refused", text, delivered=False)
+        return "host_refused", text, False
     if status in (429, 503):
-        return InfraError("host_refused", text, delivered=False)
+        return "host_refused", text, False
     if in_session and (status == 404 or (status == 400 and "session" in said.lower())):
-        return InfraError("session_lost", text, delivered=False)
+        return "session_lost", text, False
     if status in (502, 504):
-        return InfraError("host_unreachable", text)
+        return "host_unreachable", text, None
     if status == 404:
         text += "; check the path of `url` (most servers use /mcp)"
-    return InfraError("server_protocol", text)
+    return "server_protocol", text, None

@@ -55,7 +55,7 @@ class _Loop:
 
 
 _current: _Loop | None = None
-_lock = threading.Lock()
+_lock = threading.RLock()  # a finaliser may come here in the middle of anything
 _closing = False
 _callbacks: list[Callable[[], Awaitable[None]]] = []
 _fork_callbacks: list[Callable[[], None]] = []
@@ -216,7 +216,7 @@ def _child_after_fork() -> None:
     global _current, _lock, _closing
     if _current is not None:
         keep_forever(_current)
-    _current, _lock, _closing = None, threading.Lock(), False
+    _current, _lock, _closing = None, threading.RLock(), False
     for callback in _fork_callbacks:
         callback()
 

@@ -39,7 +39,7 @@ class Shared:
         """The session, opened if need be; give it back with :meth:`release`."""
         async with self._lock:
             current = self._current
-            if current is None or current.dead is not None or not current.clean:
+            if current is None or current.dead is not None or current.timed_out:
                 self._current = None
                 if current is not None and current not in self._users:
                     await current.aclose(kill=current.dead is not None)

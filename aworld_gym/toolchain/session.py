@@ -57,10 +57,10 @@ class Lease:
     Args:
         connection: the session, open.
         shared: it belongs to all episodes.
-        reopen: opens another (the same for all, if shared).
+        reopen: puts another in its place (the same for all, if shared).
     """
 
-    def __init__(self, connection: Connection, *, shared: bool, reopen: Callable[[], Coroutine[Any, Any, Connection]]):
+    def __init__(self, connection: Connection, *, shared: bool, reopen: Callable[[Lease], Coroutine[Any, Any, None]]):
         self.connection, self.shared, self._reopen = connection, shared, reopen
         self._lock = asyncio.Lock()
 
@@ -78,7 +78,7 @@ class Lease:
                     error = self.connection.dead
                     text = f"{error.args[0]} What it held for this episode is lost."
                     raise InfraError(error.kind, text, server=error.server, delivered=False)
-                self.connection = await self._reopen()
+                await self._reopen(self)
         return self.connection
 
     @property
@@ -214,7 +214,7 @@ class ToolSession:
         if await connection.alive():
             return text + "."
         hung = InfraError("session_timeout", "it stopped answering", server=route.server)
-        connection.lost(hung)
+        connection.broken(hung)
         connection.changes = 0  # the model is told, so a new session may take its place
         if lease.shared:
             return text + "."

@@ -41,13 +41,13 @@ class Toolchain:
     def __init__(
         self,
         config: str | os.PathLike[str] | Mapping[str, Any] | ToolchainConfig,
-        limits: Limits | None = None,
+        limits: Limits | Mapping[str, Any] | None = None,
         tools: Sequence[str] | None = None,
     ):
         if isinstance(tools, str) or (tools is not None and not tools):
             raise ConfigError(f"`tools` must be a list of at least one tool name, got {tools!r}")
         self.config = load_config(config)
-        self.limits = limits or Limits()
+        self.limits = Limits.of(limits)
         self.tools = None if tools is None else tuple(tools)
         self._runtime: _Runtime | None = None
         self._finalizer: weakref.finalize[Any, Toolchain] | None = None
@@ -102,7 +102,7 @@ class _Runtime:
         self._grants: set[Grant] = set()
         self._listed: dict[str, list[dict[str, Any]]] = {}
         self._table: ToolTable | None = None
-        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         _runtimes.add(self)
 
     async def grant(self, public: Mapping[str, Any]) -> Grant:
@@ -118,13 +118,13 @@ class _Runtime:
             raise
         grant = Grant(bundle.episode, self._take_back)
         for name in (config.name for config in self._config.servers):  # in the order of the configuration
-            reopen = partial(self._reopen, name, grant)
+            reopen = partial(self._reopen, name, grant.episode)
             grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
         self._grants.add(grant)
         self._pool.fill()
         counters.opened += 1
         try:
-            if self._closed:
+            if self._closing is not None:
                 raise InfraError("session_lost", "the toolchain was closed while the session opened", delivered=False)
             grant.table = self._table_of(grant.leases)
         except BaseException:
@@ -147,34 +147,34 @@ class _Runtime:
             counters.closed += 1
 
     async def aclose(self) -> None:
-        """Close everything."""
+        """Close everything. Idempotent; goes on in the background if the caller is cancelled."""
         if self.pid != os.getpid():
             return
-        self._closed = True
-        _runtimes.discard(self)
+        if self._closing is None:
+            _runtimes.discard(self)
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         await asyncio.gather(*(grant.release() for grant in self._grants))
         await self._pool.aclose()
-        servers, self._shared = self._shared, {}
-        for server in servers.values():
+        for server in self._shared.values():
             await server.drop()
 
     def _open(self, name: str, episode: Episode) -> Coroutine[Any, Any, Connection]:
         return Connection.open(self._own[name], episode, self._limits.open_timeout_s)
 
-    async def _reopen(self, name: str, grant: Grant) -> Connection:
-        """Another session with a server whose session was lost."""
-        lost = grant.leases[name].connection
+    async def _reopen(self, name: str, episode: Episode, lease: Lease) -> None:
+        """Put another session with a server in the place of one that was lost."""
+        lost = lease.connection
         if name in self._shared:
-            found = await self._shared[name].acquire(self._limits.open_timeout_s)
+            lease.connection = await self._shared[name].acquire(self._limits.open_timeout_s)
             await self._shared[name].release(lost)
         else:
             await lost.aclose(kill=True)
-            found = await self._open(name, grant.episode)
-        if not same_tools(found.tools, lost.tools):
-            lease = grant.leases[name]
-            lease.connection = found  # so that it is given back
+            lease.connection = await self._open(name, episode)
+        if not same_tools(lease.connection.tools, lost.tools):
             raise InfraError("tools_unavailable", "its tools changed while an episode used them", server=name)
-        return found
 
     async def _give_up(self, name: str, connection: Connection) -> None:
         if name in self._shared:
@@ -239,7 +239,10 @@ _runtimes: set[_Runtime] = set()
 def _abandon(runtime: _Runtime) -> None:
     """Close what a toolchain leaves that was forgotten without ``aclose``."""
     if runtime.pid == os.getpid() and runtime in _runtimes:
-        loop.submit(runtime.aclose())
+        try:
+            loop.submit(runtime.aclose())
+        except RuntimeError:
+            pass  # the interpreter is exiting, which closes all runtimes anyway
 
 
 async def _close_runtimes() -> None:
