@@ -7,54 +7,113 @@ import signal
 import stat
 import subprocess
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+MAX_DEPTH = 32
+"""Directories below one another that tools look into; what lies deeper counts as more than any limit."""
+_BEYOND = 1 << 60
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def files_of(folder: Path, *, limit: int | None = None) -> dict[str, int]:
-    """Everything below a directory, by path: bytes on disk. Links are not followed; what vanishes is left out.
+    """Everything below a directory, by relative path: bytes on disk. What vanishes meanwhile is left out.
 
-    Directories that their owner could not enter or empty are opened up on the way.
+    Goes by descriptors: no link is followed, and no path is too long. Directories that their owner could not enter
+    or empty are opened up on the way.
 
     Args:
         folder: where to look.
         limit: the number of entries after which to stop.
     """
     found: dict[str, int] = {}
-    todo = [str(folder)]
-    while todo:
-        try:
-            with os.scandir(todo.pop()) as scan:
-                for entry in scan:
-                    if limit is not None and len(found) >= limit:
-                        return found
-                    status = entry.stat(follow_symlinks=False)
-                    found[entry.path] = status.st_blocks * 512
-                    if stat.S_ISDIR(status.st_mode):
-                        if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                            _open_up(entry.path)
-                        todo.append(entry.path)
-        except OSError:  # the program removes things while they are counted
-            continue
+    with _opened(folder) as root:
+        _count(root, "", found, limit, 0)
     return found
 
 
-def _open_up(path: str) -> None:
-    """Give a directory's owner all rights to it; a link put in its place is left alone."""
-    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+def remove_new(folder: Path, before: Mapping[str, int]) -> None:
+    """Take away what was not there before, however deep it goes."""
+    with _opened(folder) as root:
+        _prune(root, "", before)
+
+
+def _count(directory: int, prefix: str, found: dict[str, int], limit: int | None, depth: int) -> None:
     try:
-        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+        with os.scandir(directory) as scan:
+            for entry in scan:
+                if limit is not None and len(found) >= limit:
+                    return
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    found[prefix + entry.name] = status.st_blocks * 512
+                    if not stat.S_ISDIR(status.st_mode):
+                        continue
+                    if depth == MAX_DEPTH:
+                        found[prefix + entry.name] = _BEYOND
+                        continue
+                    if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                        _open_up(entry.name, directory)
+                    with _opened(entry.name, directory) as inner:
+                        _count(inner, f"{prefix}{entry.name}/", found, limit, depth + 1)
+    except (NotADirectoryError, PermissionError):  # swapped or closed by the program while it is counted
+        return
+
+
+def _prune(directory: int, prefix: str, before: Mapping[str, int]) -> None:
+    with os.scandir(directory) as scan:
+        entries = list(scan)
+    for entry in entries:
+        path = prefix + entry.name
+        with suppress(FileNotFoundError):
+            if not entry.is_dir(follow_symlinks=False):
+                if path not in before:
+                    os.unlink(entry.name, dir_fd=directory)
+            elif path not in before:
+                _remove_tree(entry.name, directory)
+            else:
+                with _opened(entry.name, directory) as inner:
+                    _prune(inner, f"{path}/", before)
+
+
+def _remove_tree(name: str, parent: int) -> None:
+    """Remove a directory of any depth: what is below it is moved up to ``parent`` and removed from there."""
+    token, moved = os.urandom(8).hex(), 0
+    todo = [name]
+    while todo:
+        current = todo.pop()
+        _open_up(current, parent)
+        with _opened(current, parent) as directory:
+            with os.scandir(directory) as scan:
+                entries = list(scan)
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    moved += 1
+                    todo.append(f".removed-{token}-{moved}")
+                    _open_up(entry.name, directory)  # its own link to its parent is about to be rewritten
+                    os.rename(entry.name, todo[-1], src_dir_fd=directory, dst_dir_fd=parent)
+                else:
+                    os.unlink(entry.name, dir_fd=directory)
+        os.rmdir(current, dir_fd=parent)
+
+
+@contextmanager
+def _opened(path: str | Path, parent: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, _DIRECTORY, dir_fd=parent)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def remove_new(folder: Path, before: dict[str, int]) -> None:
-    """Take away what a stopped program filled the workspace with."""
-    for path in sorted(files_of(folder), reverse=True):  # what a directory holds comes before it
-        if path not in before:
-            if os.path.isdir(path) and not os.path.islink(path):
-                os.rmdir(path)
-            else:
-                os.unlink(path)
+def _open_up(name: str, parent: int | None = None) -> None:
+    """Give a directory's owner all rights to it; a link put in its place is left alone."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def descendants(pid: int) -> list[int]:

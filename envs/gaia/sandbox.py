@@ -140,14 +140,11 @@ def run(
 
 def isolation() -> Isolation:
     """What is in force here. The sandbox is tried to know; once it has worked, that is kept for the process."""
-    return _works() or _tried()
-
-
-def _works() -> Isolation | None:
-    return _kept[0] if _kept else None
+    return _kept[0] if _kept else _tried()
 
 
 _kept: list[Isolation] = []
+"""What worked, once it has."""
 
 
 def _tried() -> Isolation:
@@ -188,10 +185,8 @@ class _Output:
 
     def text(self) -> str:
         left = self.total - len(self.head) - len(self.tail)
-        head, tail = self.head.decode("utf-8", "replace"), self.tail.decode("utf-8", "replace")
-        return (
-            f"{head}\n[{left:,} bytes left out]\n{tail}" if left else (self.head + self.tail).decode("utf-8", "replace")
-        )
+        cut = f"\n[{left:,} bytes left out]\n".encode() if left else b""
+        return (self.head + cut + self.tail).decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -281,17 +276,20 @@ class _Job:
             kill_tree(process, waits_for_children=waits_for_children)
             assert process.stdout is not None
             process.stdout.close()
-        if stopped is _FULL:
+        if self._full(files_of(self.workspace), before):  # or else it leaves no directory that cannot be removed
             remove_new(self.workspace, before)
-        else:
-            files_of(self.workspace)  # leaves no directory that cannot be removed
+            stopped = stopped or _FULL
         return output.text(), stopped
+
+    def _full(self, files: dict[str, int], before: dict[str, int]) -> bool:
+        size, entries = max(self.rules.workspace_bytes, sum(before.values())), self.rules.workspace_entries
+        return sum(files.values()) > size or len(files) > max(entries, len(before))
 
     def _until_end(self, process: subprocess.Popen[bytes], output: _Output, before: dict[str, int]) -> str | None:
         assert process.stdout is not None
         pipe, pause = process.stdout.fileno(), _POLL_S[0]
         deadline = time.monotonic() + self.rules.wall_s
-        allowed = max(self.rules.workspace_bytes, sum(before.values())), max(self.rules.workspace_entries, len(before))
+        entries = max(self.rules.workspace_entries, len(before)) + 1
         looked = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
@@ -301,7 +299,7 @@ class _Job:
                     if not data:  # it has closed its output, which need not be its end
                         selector.unregister(pipe)
                     output.add(data)
-                elif process.poll() is not None:
+                elif process.poll() is not None and not selector.select(0):  # ended, and all it wrote is read
                     return None
                 now = time.monotonic()
                 if self.cancelled.is_set():
@@ -312,8 +310,7 @@ class _Job:
                     return f"stopped after {self.rules.output_bytes:,} bytes of output"
                 if now - looked >= _POLL_S[1]:
                     looked = now
-                    files = files_of(self.workspace, limit=allowed[1] + 1)
-                    if sum(files.values()) > allowed[0] or len(files) > allowed[1]:
+                    if self._full(files_of(self.workspace, limit=entries), before):
                         return _FULL
                     if threads_of(process.pid) > self.rules.threads:
                         return f"stopped with over {self.rules.threads} threads"

@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from aworld_gym.errors import did_you_mean
 from envs.gaia.bubblewrap import MOUNT
+from envs.gaia.processes import MAX_DEPTH
 
 MAX_FILE_BYTES = 32 << 20
 """Largest file that a tool reads or writes."""
@@ -26,8 +27,6 @@ MAX_TOTAL_BYTES = 128 << 20
 """All files together, after which tools write no more."""
 MAX_ENTRIES = 5000
 """Directory entries after which a listing stops."""
-MAX_DEPTH = 32
-"""Directories below one another."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

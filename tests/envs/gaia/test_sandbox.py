@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -401,6 +402,13 @@ def test_scratch_space_is_bounded(tmp_path):
     assert printed(tmp_path, code) == "32 No space left on device"
 
 
+BURIED = """import os, time
+for i in range(40):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+for i in range(10**6):
+    open(f"f{i}", "w").write("x" * 10**6)
+"""
 CLOSED = """import os
 for i in range(50):
     os.makedirs(f"a{i}/b/c")
@@ -417,8 +425,11 @@ for i in range(50):
         "import os\nfor i in range(10**6): os.mkdir(f'd{i}')",
         "import os\nfor i in range(10**6): os.symlink('/etc', f'l{i}')",
         CLOSED,
+        "import os\nfor i in range(10**6):\n    os.mkdir('d')\n    os.chdir('d')",
+        "import os\nfor i in range(40):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\n    open('x', 'w').close()",
+        BURIED,
     ],
-    ids=["large files", "many files", "directories", "links", "closed directories"],
+    ids=["large files", "many files", "directories", "links", "closed directories", "depth", "long depth", "buried"],
 )
 def test_a_disk_filler_is_stopped_and_cleaned_up(tmp_path, code):
     (tmp_path / "mine.txt").write_text("mine")
@@ -611,6 +622,15 @@ def test_special_files_cannot_be_made(tmp_path):
                 print(error.strerror)
     """
     assert printed(tmp_path, code) == "Operation not permitted\nOperation not permitted"
+
+
+def test_paths_longer_than_the_system_takes_are_no_trouble(tmp_path):
+    root = tmp_path / "ws"
+    root.mkdir()
+    code = "import os\nfor i in range(25):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nopen('x', 'w').write('1')"
+    assert go(root, code).ok
+    assert len(processes.files_of(root)) == 26
+    shutil.rmtree(root)
 
 
 def test_directories_that_were_closed_can_be_removed(tmp_path):

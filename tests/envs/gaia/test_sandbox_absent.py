@@ -32,6 +32,7 @@ def test_opening_up_never_follows_a_link(tmp_path):
     (tmp_path / "ws/link").symlink_to(tmp_path / "theirs")
     with pytest.raises(OSError, match="(symbolic links|Not a directory)"):
         processes._open_up(str(tmp_path / "ws/link"))
+    processes.remove_new(tmp_path / "ws", {"link": 0})
     processes.files_of(tmp_path / "ws")
     assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o500
 
