@@ -16,7 +16,7 @@ import psutil
 import pytest
 from gaia_tools import REPOSITORY, everything_below, needs_sandbox, served
 
-from envs.gaia import sandbox, seccomp
+from envs.gaia import processes, sandbox, seccomp
 from envs.gaia.sandbox import Rules, Run, run
 
 pytestmark = needs_sandbox
