@@ -56,7 +56,10 @@ def new_client(config: Any, report: Callable[[InfraError], None]) -> Any:
 
 @asynccontextmanager
 async def connect(config: Any, report: Callable[[InfraError], None]) -> AsyncIterator[tuple[Any, Any]]:
-    """The (read, write) pair of a session with an HTTP server; arguments as for :func:`new_client`."""
+    """The (read, write) pair of a session with an HTTP server; arguments as for :func:`new_client`.
+
+    Replies may have any size, except over the old SSE transport with mcp 2.x, whose limit of 1 MiB is fixed.
+    """
     mcp = compat.api()
     if config.kind == "http":
         # one reply may be larger than the SDK's limit of 1 MiB for an event
@@ -169,17 +172,17 @@ def _wrong(request: Any, response: Any) -> str | None:
     number = _rpc_id(request)
     if number is None or _is(response, "text/event-stream"):
         return None
-    said = _excerpt(response.text)
-    if response.status_code == 202 or not said:
+    if response.status_code == 202 or not response.content.strip():
         return f"answered {response.status_code} to a request, and nothing more"
     if not _is(response, "application/json"):
-        return f"answered with {response.headers.get('content-type')!r}, not with JSON or events: {said}"
+        kind = response.headers.get("content-type")
+        return f"answered with {kind!r}, not with JSON or events: {_excerpt(response.text)}"
     try:
         body = json.loads(response.content)
     except ValueError as error:
-        return f"answered with broken JSON ({error}): {said}"
+        return f"answered with broken JSON ({error}): {_excerpt(response.text)}"
     if not isinstance(body, dict) or not ({"result", "error"} & body.keys()) or str(body.get("id")) != str(number):
-        return f"answered with JSON that is no answer to this request: {said}"
+        return f"answered with JSON that is no answer to this request: {_excerpt(response.text)}"
     return None
 
 

@@ -65,6 +65,7 @@ class ServerProcess:
         self._stderr = _Tail()
         self._noise: collections.deque[str] = collections.deque(maxlen=3)
         self._noise_lines = 0
+        self._stdin: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.BaseTransport] = []
         self.exited = asyncio.get_running_loop().create_future()
         """Resolves to the exit status."""
@@ -88,22 +89,21 @@ class ServerProcess:
             os.close(lifeline_r)
         self._lifeline = lifeline
         counters.processes_started += 1
-        self._write_fd = self._popen.stdin.fileno()  # type: ignore[union-attr]
-        _pipes.update((self._lifeline, self._write_fd))
+        _pipes.add(self._lifeline)
         self._watch()
 
     async def connect(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Attach to the server's pipes; ``on_line`` is called for every line of its stdout."""
         here = asyncio.get_running_loop()
-        popen = self._popen
-        for protocol, pipe in ((_Lines(on_line, on_end), popen.stdout), (self._stderr, popen.stderr)):
-            self._outputs.append((await here.connect_read_pipe(lambda p=protocol: p, pipe))[0])  # type: ignore[misc]
-        transport, _ = await here.connect_write_pipe(asyncio.BaseProtocol, popen.stdin)
-        self._stdin = transport
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdin is not None
+        self._outputs.append((await here.connect_read_pipe(lambda: _Lines(on_line, on_end), stdout))[0])
+        self._outputs.append((await here.connect_read_pipe(lambda: self._stderr, stderr))[0])
+        self._stdin, _ = await here.connect_write_pipe(lambda: _Stdin(stdin.fileno()), stdin)
 
     def write(self, line: bytes) -> bool:
         """Send one line; False if the server certainly cannot get it."""
-        if self._stdin.is_closing() or self.exited.done():
+        if self._stdin is None or self._stdin.is_closing() or self.exited.done():
             return False
         self._stdin.write(line)
         return True
@@ -118,10 +118,8 @@ class ServerProcess:
         parts = []
         if self.exited.done():
             status = self.exited.result()
-            how = (
-                f"was killed by {signal.Signals(status - 128).name}" if 128 < status < 160 else f"exited with {status}"
-            )
-            parts.append(f"The server {how}.")
+            killer = {number.value + 128: number.name for number in signal.Signals}.get(status)
+            parts.append(f"The server was killed by {killer}." if killer else f"The server exited with {status}.")
         tail = self._stderr.text()
         parts.append(f"Its stderr ends:\n{tail}" if tail else "It wrote nothing to stderr.")
         if self._noise_lines:
@@ -141,10 +139,12 @@ class ServerProcess:
         Args:
             kill: do not wait for it to exit by itself.
         """
-        if not hasattr(self, "_stdin"):
-            self._popen.stdin.close()  # type: ignore[union-attr]
-        elif not self._stdin.is_closing():
+        if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.abort() if kill else self._stdin.close()
+        elif self._stdin is None:  # connecting was broken off: close what no transport owns
+            for pipe in (self._popen.stdin, self._popen.stderr, self._popen.stdout)[: 3 - len(self._outputs)]:
+                if pipe is not None:
+                    pipe.close()
         if kill or not await self._wait(EXIT_GRACE_S):
             self._signal(signal.SIGQUIT if kill else signal.SIGTERM)
             if not await self._wait(KILL_WAIT_S):
@@ -186,9 +186,9 @@ class ServerProcess:
             os.close(pidfd)
         status = self._popen.wait()
         counters.processes_ended += 1
-        _pipes.difference_update((self._lifeline, self._write_fd))
+        _pipes.discard(self._lifeline)
         os.close(self._lifeline)
-        if hasattr(self, "_stdin") and not self._stdin.is_closing():
+        if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.abort()
         if not self.exited.done():
             self.exited.set_result(status)
@@ -218,10 +218,22 @@ class _Lines(asyncio.Protocol):
             self._parts.append(rest)
             self._size += len(rest)
             if self._size > MAX_LINE and self._transport is not None:
+                self._on_line(self._parts[0][:200])  # which is noise, and so will be named
                 self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_end()
+
+
+class _Stdin(asyncio.BaseProtocol):
+    """Keeps the books of the pipe's descriptor: once it is closed, its number may be anybody's."""
+
+    def __init__(self, fd: int):
+        self._fd = fd
+        _pipes.add(fd)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _pipes.discard(self._fd)
 
 
 class _Tail(asyncio.Protocol):
