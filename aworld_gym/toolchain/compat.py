@@ -132,18 +132,15 @@ async def client_session(read: Any, write: Any) -> AsyncIterator[Any]:
         try:
             await session.initialize()
         except mcp.Error as refusal:
-            if not _modern_only(refusal):
-                raise
-            await session.discover()
+            try:
+                await session.discover()
+            except mcp.Error:
+                raise refusal from None
             # it mirrors some arguments into HTTP headers, which the SDK learns of from a listing of its own
             dispatcher.tap = False
             await session.list_tools()
             dispatcher.tap = True
         yield session
-
-
-def _modern_only(error: Any) -> bool:
-    return error.error.code in (-32022, -32601)  # unsupported protocol version; method not found
 
 
 @asynccontextmanager

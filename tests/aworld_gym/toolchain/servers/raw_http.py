@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         method, params = message["method"], message.get("params") or {}
         if "modern" in MODES:
             if method == "initialize":
-                error = {"code": -32022, "message": "unsupported", "data": {"supported": ["2026-07-28"]}}
+                error = {"code": -32020, "message": "Missing MCP-Protocol-Version header"}
                 return self.reply(400, json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode())
             if method == "server/discover":
                 extra = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
