@@ -39,10 +39,15 @@ def check_action(action: Any) -> None:
     """Raise ActionError, the caller's mistake, where ``action`` is not an assistant message."""
     problem = why_not_a_message(action, ("assistant",))
     if problem is not None:
-        raise ActionError(
-            f"an action is an OpenAI-style assistant message: {problem}. "
-            'For example {"role": "assistant", "content": "..."}; for raw model text wrap the env in RawTextAction.'
-        )
+        raise ActionError(f"an action is an OpenAI-style assistant message: {problem}. {_hint(action)}")
+
+
+def _hint(action: Any) -> str:
+    if hasattr(action, "model_dump"):
+        return "Pass message.model_dump() of a client library's message object."
+    if isinstance(action, str):
+        return "For raw model text wrap the env in RawTextAction."
+    return 'For example {"role": "assistant", "content": "..."}.'
 
 
 def read_calls(action: Message, turn: int, most_errors: int = 16) -> list[Call]:
@@ -59,7 +64,7 @@ def read_calls(action: Message, turn: int, most_errors: int = 16) -> list[Call]:
     for k, problem in enumerate(problems[:most_errors]):
         kind = _PARSE_ERROR_KINDS.get(problem.get("type", ""), "call_malformed")
         detail = problem.get("detail") or problem.get("type", "unreadable")
-        text = f"Error: this tool call could not be read ({detail}). Nothing was run. Write the call again, complete."
+        text = f"this tool call could not be read ({detail}). Nothing was run. Write the call again, complete."
         if k + 1 == most_errors < len(problems):
             text += f" {len(problems) - most_errors} more could not be read either."
         calls.append(Call(f"error_{k}", INVALID_CALL_NAME, {}, (kind, text)))
@@ -100,9 +105,9 @@ def _read(call: Mapping[str, Any], default_id: str) -> Call:
     try:
         value = json.loads(arguments, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # RecursionError: nesting far beyond any schema
-        text = f"Error: the arguments of {name!r} are not valid JSON ({error}). Expected one JSON object."
+        text = f"the arguments of {name!r} are not valid JSON ({error}). Expected one JSON object."
         return Call(call_id, name, {}, ("call_invalid_json", text))
     if not isinstance(value, dict):
-        text = f"Error: the arguments of {name!r} must be one JSON object, got {type(value).__name__}."
+        text = f"the arguments of {name!r} must be one JSON object, got {type(value).__name__}."
         return Call(call_id, name, {}, ("call_malformed", text))
     return Call(call_id, name, value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import os
 import weakref
 from collections import Counter
@@ -27,6 +28,8 @@ from aworld_gym.spaces import AssistantMessage, Messages
 from aworld_gym.tasks import TaskList, TaskSource
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.types import Episode, Limits, Message, Outcome, StepRecord, Task, ToolResult
+
+log = logging.getLogger(__name__)
 
 SLACK_S = 30.0
 """Seconds that the sync facade waits beyond what the limits allow before it calls the loop stuck."""
@@ -245,7 +248,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             outcome = run.after_turn(calls, results, self.limits)
             submitted, answer = self._answer(action, calls, results)
             if submitted:
-                outcome, run.submitted = Outcome.ANSWERED, answer
+                outcome, run.submitted = Outcome.NO_ANSWER if answer is None else Outcome.ANSWERED, answer
             reward = 0.0
             if outcome is not None:
                 with boundary("env_failed"):
@@ -253,7 +256,9 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
                 run.score = None if score is None else float(score.value)
                 reward = run.score or 0.0
         except InfraError as error:
-            observation, outcome, reward, run.error, run.score = (), Outcome.INFRA_FAILURE, 0.0, str(error), None
+            observation, outcome, reward, run.score = (), Outcome.INFRA_FAILURE, 0.0, None
+            run.error, run.error_kind = str(error), error.kind
+            log.info("task %s ends as infra_failure: %s", run.task.id, error)
         except asyncio.CancelledError:
             run.outcome = Outcome.CANCELLED
             raise
@@ -284,9 +289,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             if call.error is not None:
                 return failed(call, *call.error)
             if position >= allowed:
-                text = (
-                    f"Error: only {allowed} tool calls are run in this message; this one was not. Call fewer at once."
-                )
+                text = f"only {allowed} tool calls are run in this message; this one was not. Call fewer at once."
                 return failed(call, "call_over_limit", text)
             return await run.session.call(call.id, call.name, call.arguments)
 
@@ -302,7 +305,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         return tuple(task.result() for task in tasks)
 
     def _answer(self, action: Message, calls: list[Call], results: tuple[ToolResult, ...]) -> tuple[bool, str | None]:
-        """Whether the message ends the episode, and its answer; the first valid submission counts."""
+        """Whether the message ends the episode, and with which answer; the first valid submission counts."""
         if not calls:
             return True, final_answer(action)
         for call, result in zip(calls, results, strict=True):

@@ -36,6 +36,7 @@ class Run:
     score: float | None = None
     submitted: str | None = None
     error: str | None = None
+    error_kind: str | None = None
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     pid: int = field(default_factory=os.getpid)
     began: float = field(default_factory=time.monotonic)
@@ -69,6 +70,7 @@ class Run:
             "task_id": self.task.id,
             "outcome": None if self.outcome is None else str(self.outcome),
             "valid": self.outcome is None or self.outcome.valid,
+            "error": self.error_kind,
             "score": self.score,
             "reward_components": {"task": reward},
             "tool_errors": dict(sorted(tool_errors.items())),
@@ -107,10 +109,15 @@ def as_returned(step: StepRecord, reward: float, info: Mapping[str, Any]) -> Ste
 
 
 def tool_message(result: ToolResult) -> Message:
-    """What the model sees of a result: text where that is all there is, else a list of content parts."""
+    """What the model sees of a result: text where that is all there is, else a list of content parts.
+
+    A failed call is marked as such, whoever wrote its text: chat formats have no other place for it.
+    """
     parts = [dict(part) for part in result.content]
+    if result.error is not None and not result.text.lower().startswith("error"):
+        parts = [{"type": "text", "text": f"Error: {result.text}"}, *(p for p in parts if p.get("type") != "text")]
     text_only = all(part.get("type") == "text" for part in parts)
-    content: Any = result.text if text_only else copy.deepcopy(parts)
+    content: Any = "\n".join(part["text"] for part in parts) if text_only else copy.deepcopy(parts)
     return {"role": "tool", "tool_call_id": result.call_id, "name": result.name, "content": content}
 
 

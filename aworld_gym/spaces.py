@@ -173,7 +173,7 @@ def why_not_a_message(x: Any, roles: Sequence[str] = ROLES) -> str | None:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             return f"expected tool calls like {{'type': 'function', 'function': {{'name', 'arguments'}}}}, got {call!r}"
-        if not isinstance(function.get("arguments", ""), str | Mapping):
+        if not isinstance(function.get("arguments", ""), str | Mapping | None):
             return f"expected a call's arguments to be a JSON string or a dict, got {function['arguments']!r}"
     return None
 

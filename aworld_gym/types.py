@@ -15,6 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from aworld_gym.errors import ConfigError, did_you_mean
+
 Message = dict[str, Any]
 """An OpenAI-style chat message: ``role``, ``content`` and, by role, ``tool_calls`` or ``tool_call_id``."""
 
@@ -23,7 +25,9 @@ class Outcome(StrEnum):
     """How an episode ended. Closed: consumers may match on it exhaustively."""
 
     ANSWERED = "answered"
-    """The model submitted an answer, or wrote a message without tool calls."""
+    """The model submitted an answer."""
+    NO_ANSWER = "no_answer"
+    """The model wrote a message without tool calls and without an answer: it stopped."""
     INVALID_CALLS = "invalid_calls"
     """The allowance of consecutive turns without one valid call was used up."""
     MAX_TURNS = "max_turns"
@@ -40,7 +44,7 @@ class Outcome(StrEnum):
     @property
     def terminated(self) -> bool:
         """True where the model ended the episode (Gymnasium's ``terminated``)."""
-        return self in (Outcome.ANSWERED, Outcome.INVALID_CALLS)
+        return self in (Outcome.ANSWERED, Outcome.NO_ANSWER, Outcome.INVALID_CALLS)
 
     @property
     def valid(self) -> bool:
@@ -77,7 +81,7 @@ class Limits:
             if value is None and f.name in ("max_turns", "max_tool_calls", "max_tokens", "max_seconds"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"Limits.{f.name} must be a positive number, got {value!r}")
+                raise ConfigError(f"Limits.{f.name} must be a positive number, got {value!r}")
 
     def reached(self, *, turns: int, tool_calls: int, tokens: int, seconds: float) -> Outcome | None:
         """The limit that is used up, if one is."""
@@ -98,9 +102,12 @@ class Limits:
             return cls()
         if isinstance(value, cls):
             return value
-        known = {f.name for f in dataclasses.fields(cls)}
-        if not isinstance(value, Mapping) or not set(value) <= known:
-            raise ValueError(f"limits must be a mapping with keys from {sorted(known)}, got {value!r}")
+        known = [f.name for f in dataclasses.fields(cls)]
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"limits must be a Limits or a mapping of its fields, got {type(value).__name__}")
+        for name in value:
+            if name not in known:
+                raise ConfigError(f"unknown limit {name!r}; known are {', '.join(known)}.{did_you_mean(name, known)}")
         return cls(**value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from typing import Any
+from typing import Any, SupportsFloat
 
 import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
@@ -64,7 +64,8 @@ class RewardShaping(ToolWrapper, RecordConstructorArgs):
             else:
                 inspect.signature(self._shape).bind((), {}, 0.0, {}, **kwargs)
         except TypeError as error:
-            raise ConfigError(f"shaping function {fn!r} does not take {sorted(kwargs)}: {error}") from error
+            form = "C(**kwargs)" if self._stateful else "f(obs, action, reward, info, **kwargs)"
+            raise ConfigError(f"{fn!r} cannot be called as {form} with {kwargs}: {error}") from error
 
     def on_reset(self, obs: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Show a stateful shaper the new episode."""
@@ -78,9 +79,10 @@ class RewardShaping(ToolWrapper, RecordConstructorArgs):
         if not info.get("valid", True):
             return step
         seen = {**info, "ended": terminated or truncated}
-        extra = float(self._shape(obs, action, reward, seen, **self._kwargs))
-        if not math.isfinite(extra):
-            raise ValueError(f"shaping function {self.name!r} returned {extra}; a reward is a finite number")
+        extra = self._shape(obs, action, reward, seen, **self._kwargs)
+        if isinstance(extra, str | bytes) or not isinstance(extra, SupportsFloat) or not math.isfinite(extra):
+            raise ValueError(f"shaping function {self.name!r} must return a finite number, got {extra!r}")
+        extra = float(extra)
         components = {**info.get("reward_components", {"task": reward})}
         name, k = self.name, 2
         while name in components:

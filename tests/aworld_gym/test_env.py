@@ -165,13 +165,14 @@ def test_bad_options_name_the_fix(make, options, error, message):
         ({"tasks": []}, "at least one task"),
         ({"tasks": "tasks.json"}, "tasks must be"),
         ({"tasks": [{"prompt": "x"}]}, "each task needs 'id' and 'prompt'"),
-        ({"limits": {"max_turn": 3}}, "limits must be a mapping with keys from"),
+        ({"limits": {"max_turn": 3}}, "unknown limit 'max_turn'.*Did you mean 'max_turns'"),
+        ({"limits": 3}, "limits must be"),
         ({"limits": {"max_turns": 0}}, "max_turns must be a positive number, got 0"),
         ({"render_mode": "human"}, "render_mode"),
     ],
 )
 def test_bad_arguments_name_the_fix(make, kwargs, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigError, match=message):
         make(**kwargs)
 
 
@@ -200,6 +201,7 @@ def test_one_message_runs_all_its_calls_at_once_and_keeps_their_order(env):
 def test_what_the_model_does_wrong_becomes_a_tool_message(env, call, kind, says):
     obs, reward, terminated, truncated, info = env.step(calling(call))
     assert says in obs[0]["content"] and info["tool_errors"] == {kind: 1}
+    assert obs[0]["content"].startswith("Error")
     assert not terminated and not truncated and info["valid"]
     assert env.step(SUBMIT)[1] == 1.0
 
@@ -254,8 +256,6 @@ def test_nothing_returned_is_shared(env):
         (calling(("submit_answer", {}), ("submit_answer", {"answer": "42"})), 1.0),
         ({"role": "assistant", "content": "<answer>42</answer>"}, 1.0),
         ({"role": "assistant", "content": "FINAL ANSWER: 42"}, 1.0),
-        ({"role": "assistant", "content": "42"}, 0.0),
-        ({"role": "assistant", "content": None}, 0.0),
     ],
 )
 def test_an_answer_ends_the_episode(env, action, score):
@@ -264,6 +264,13 @@ def test_an_answer_ends_the_episode(env, action, score):
     assert (info["outcome"], info["score"], info["reward_components"]) == ("answered", score, {"task": score})
     with pytest.raises(ResetNeeded, match="answered"):
         env.step(action)
+
+
+@pytest.mark.parametrize("content", ["42", None, "Let me first look at the file."])
+def test_a_message_with_neither_calls_nor_an_answer_ends_the_episode_without_one(env, content):
+    _, reward, terminated, truncated, info = env.step({"role": "assistant", "content": content})
+    assert (reward, terminated, truncated, info["outcome"], info["score"]) == (0.0, True, False, "no_answer", 0.0)
+    assert env.episode.submitted is None and info["valid"]
 
 
 def test_a_tool_that_echoes_an_answer_tag_does_not_score(env):
@@ -333,7 +340,7 @@ def test_a_server_that_dies_is_an_infrastructure_failure_and_not_a_reward(make):
     obs, reward, terminated, truncated, info = env.step(calling(("die", {}), ("submit_answer", {"answer": "42"})))
     assert (obs, reward, terminated, truncated) == ((), 0.0, False, True)
     assert (info["outcome"], info["valid"], info["score"]) == ("infra_failure", False, None)
-    assert not env.episode.valid and "server_died" in env.episode.error
+    assert info["error"] == "server_died" and "server_died" in env.episode.error and not env.episode.valid
     env.reset(options={"task_id": "one"})
     assert env.step(SUBMIT)[1] == 1.0
 

@@ -23,9 +23,9 @@ def by_length(obs, action, reward, info, *, weight):
     return weight * len(obs)
 
 
-def not_finite(obs, action, reward, info):
-    """Not a reward."""
-    return float("nan")
+def returns(obs, action, reward, info, *, value):
+    """Whatever it is told."""
+    return value
 
 
 class Offset(Progress):
