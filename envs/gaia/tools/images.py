@@ -55,7 +55,7 @@ def load(file: BinaryIO, path: str) -> Image:
     Raises:
         ToolFault: no image, broken, or too many pixels.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -72,5 +72,7 @@ def load(file: BinaryIO, path: str) -> Image:
         raise
     except Image.DecompressionBombError:
         raise ToolFault(f"{quoted(path)} has too many pixels; at most {MAX_PIXELS:,} are taken") from None
-    except Exception as error:  # Pillow raises nearly anything for a broken file
-        raise ToolFault(f"{quoted(path)} is not an image that can be read: {type(error).__name__}: {error}") from None
+    except UnidentifiedImageError:
+        raise ToolFault(f"{quoted(path)} is not a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]} image") from None
+    except Exception as error:  # Pillow raises nearly anything for a broken file; its texts may name descriptors
+        raise ToolFault(f"{quoted(path)} is a broken image ({type(error).__name__})") from None
