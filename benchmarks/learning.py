@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import logging
 import platform
@@ -63,7 +64,7 @@ def main(
     rows: list[dict[str, Any]] = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         base = small_model(work / f"seed-{seed}", seed=seed, steps=steps, tasks=tasks)
-        start = _once(base.output / "before.json", lambda base=base: _before(base, console))
+        start = _once(base.output / "before.json", functools.partial(_before, base, console))
         for variant in chosen:
             console.print(f"seed {seed}, {variant}")
             settings = dataclasses.replace(
@@ -73,7 +74,7 @@ def main(
             )
             done = _once(
                 settings.output / "after.json",
-                lambda settings=settings, variant=variant, base=base: _after(settings, variant, base, console),
+                functools.partial(_after, settings, variant, base, console),
             )
             rows.append({"seed": seed, "variant": variant, "before": start, "after": done})
     output.mkdir(parents=True, exist_ok=True)

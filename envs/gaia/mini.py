@@ -82,8 +82,8 @@ class MiniTask(Task):
     """Every file of the workspace by its path, in the order in which the tools list them."""
     path: str = ""
     """The file that the question asks for."""
-    names: tuple[str, str] = ("", "")
-    """The rows that the question asks for; a look-up asks for the first only, a maximum for neither."""
+    names: tuple[str, ...] = ()
+    """Two rows; a look-up asks for the first only, a maximum for neither."""
 
 
 class MiniTasks:
@@ -112,7 +112,7 @@ class MiniTasks:
         self.split = _one_of("split", split, SPLITS)
         self.world = _one_of("world", world or ("seen" if split == "train" else "unseen"), WORLDS)
         self.kinds = tuple(_one_of("kind", kind, KINDS) for kind in (KINDS if kinds is None else kinds))
-        self.scorer = scorer
+        self.scorer = scorers.check_which(scorer)
         if not self.kinds:
             raise ConfigError(f"mini tasks need at least one kind of {KINDS}, got none")
         if (self.split, self.world) == ("train", "unseen"):

@@ -67,7 +67,9 @@ def command(
         else:
             chosen = settings.given_model(target, model, preset=preset, **given)
         grpo = {**chosen.grpo, **read(config)}
-        chosen = dataclasses.replace(chosen, grpo=grpo, shaping=shaping, use_cache=cache, resume=resume)
+        most = grpo.pop("max_completion_length", chosen.limits.max_tokens)
+        limits = dataclasses.replace(chosen.limits, max_tokens=most)
+        chosen = dataclasses.replace(chosen, grpo=grpo, limits=limits, shaping=shaping, use_cache=cache, resume=resume)
         target.mkdir(parents=True, exist_ok=True)
         # TRL prints what it logs; the same is in metrics.jsonl.
         with (target / "train.log").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log):

@@ -80,6 +80,8 @@ def _texts(tools: Sequence[dict[str, Any]], tasks: int) -> Iterator[str]:
     for index in range(tasks):
         task = source.sample(draw)
         plan = mini.hurried(task, random.Random(index), first=0.2, skip=0.2)
-        text = bare.apply_chat_template(dialogue(task, plan), tools=tools, chat_template=CHAT_TEMPLATE, tokenize=False)
+        text = bare.apply_chat_template(
+            dialogue(task, plan), tools=list(tools), chat_template=CHAT_TEMPLATE, tokenize=False
+        )
         # Words are shown in two pieces: no merge may reach across the syllables of a name.
-        yield from control.split(_WORD.sub(r"\1 \2", text))
+        yield from control.split(_WORD.sub(r"\1 \2", str(text)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Iterator
@@ -22,11 +23,12 @@ from adapters import trl
 from adapters.common import MetricsFile
 from aworld_gym.errors import ConfigError
 from aworld_gym.tokens import ChatCodec
+from aworld_gym.types import Episode
 from aworld_gym.wrappers import RewardShaping
 from examples.train_gaia import cache
 from examples.train_gaia.evaluation import Measurement, measure
 from examples.train_gaia.model import build_model
-from examples.train_gaia.progress import GrpoBar, bar
+from examples.train_gaia.progress import Bar, GrpoBar, bar
 from examples.train_gaia.settings import Settings
 from examples.train_gaia.tokenizer import build_tokenizer
 from examples.train_gaia.warm import warm_start
@@ -78,10 +80,7 @@ def run(settings: Settings, console: Console) -> Run:
     found = Run(settings)
     output = settings.output
     output.mkdir(parents=True, exist_ok=True)
-    if settings.model is None:
-        start = warm_checkpoint(settings, found, console)
-    else:
-        start = Path(settings.model) if Path(settings.model).is_dir() else settings.model
+    start = warm_checkpoint(settings, found, console) if settings.model is None else settings.model
     with found.timed("measure before"):
         found.before, found.parameters = measure_checkpoint(start, settings, "before", console)
     with found.timed("GRPO"):
@@ -192,16 +191,16 @@ def measure_checkpoint(
         for sampled in (True, False):
             phase = f"{when}: {tasks.name}, {'sampled' if sampled else 'greedy'}"
             with bar(console, phase, tasks.tasks) as shown:
-                result = measure(
-                    model,
-                    codec,
-                    tasks,
-                    sampled=sampled,
-                    limits=settings.limits,
-                    on_episode=lambda episode, shown=shown: shown.advance() if episode.valid else None,
+                advance = functools.partial(_advance, shown)
+                results.append(
+                    measure(model, codec, tasks, sampled=sampled, limits=settings.limits, on_episode=advance)
                 )
-            results.append(result)
     return results, sum(p.numel() for p in model.parameters())
+
+
+def _advance(shown: Bar, episode: Episode) -> None:
+    if episode.valid:
+        shown.advance()
 
 
 def offered_tools(settings: Settings) -> list[dict[str, Any]]:
@@ -221,7 +220,7 @@ def load(checkpoint: str | Path) -> Any:
     """
     gpu = torch.accelerator.is_available()
     try:
-        model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="auto" if gpu else torch.float32)
+        model: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype="auto" if gpu else torch.float32)
     except OSError as error:
         raise ConfigError(
             f"the model {str(checkpoint)!r} cannot be loaded: {error}. Give a folder written by save_pretrained, or "

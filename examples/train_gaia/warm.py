@@ -92,7 +92,7 @@ def warm_start(
         if step <= settings.drill_steps:
             ids, mask = drill(codec, settings, step)
         else:
-            ids, mask = _pad([next(traces) for _ in range(settings.batch)], model.config.pad_token_id)
+            ids, mask = _pad([next(traces) for _ in range(settings.batch)], codec.tokenizer.pad_token_id)
         hidden = model.model(input_ids=ids).last_hidden_state[:, :-1][mask[:, 1:]]
         loss = F.cross_entropy(model.lm_head(hidden), ids[:, 1:][mask[:, 1:]])
         loss.backward()
