@@ -36,6 +36,7 @@ class GaiaEnv(ToolEnv):
         templates: names of task templates to draw from; all of the split's where None.
         preset: ``"mini"`` is short prompts over small tables with four tools, for small models.
         tools: names of the tools to offer; all where None.
+        scorer: ``"strict"`` (typed) or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
         sandbox: how ``run_python`` is confined: ``"auto"`` (the best this system offers, else the tool refuses) or
             ``"none"`` (not at all; only for code you trust).
         toolchain: an ``mcpServers`` config to use instead of the embedded server.
@@ -56,6 +57,7 @@ class GaiaEnv(ToolEnv):
         templates: Sequence[str] | None = None,
         preset: str | None = None,
         tools: Sequence[str] | None = None,
+        scorer: str = "strict",
         sandbox: str = "auto",
         toolchain: Mapping[str, Any] | str | None = None,
         system_prompt: str | None = None,
@@ -83,7 +85,9 @@ class GaiaEnv(ToolEnv):
         }
         super().__init__(
             toolchain if toolchain is not None else {"mcpServers": {"gaia": server}},
-            MiniTasks(split, world=world) if mini else GaiaTasks(split, level=level, world=world, templates=templates),
+            MiniTasks(split, world=world, scorer=scorer)
+            if mini
+            else GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer),
             limits=limits,
             system_prompt=system_prompt if system_prompt is not None or mini else SYSTEM_PROMPT,
             tools=tools,

@@ -61,13 +61,19 @@ def score(
     Raises:
         ConfigError: a specification that makes no sense, or an unknown scorer.
     """
-    if which not in SCORERS:
-        raise ConfigError(f"the scorer is one of {SCORERS}, got {which!r}.{did_you_mean(str(which), SCORERS)}")
+    check_which(which)
     truth = Truth.of(spec)
     if submitted is None:
         return Score(0.0, "no answer was submitted")
     right, reason = _official(submitted, truth.text) if which == "official" else truth.judge(submitted)
     return Score(float(right), reason)
+
+
+def check_which(which: str) -> str:
+    """``which``, if there is such a scorer; raises ConfigError otherwise."""
+    if which not in SCORERS:
+        raise ConfigError(f"the scorer is one of {SCORERS}, got {which!r}.{did_you_mean(str(which), SCORERS)}")
+    return which
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ class GaiaTasks:
         level: 1 or 2; both where None.
         world: ``"shifted"`` or ``"synthetic"``; both where None.
         templates: names of the split's templates to draw from; all where None.
+        scorer: ``"strict"`` or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
 
     Raises:
         ConfigError: an argument that is not one of those, or that leaves no template; the message names what there is.
@@ -74,8 +75,9 @@ class GaiaTasks:
         level: int | None = None,
         world: str | None = None,
         templates: Sequence[str] | None = None,
+        scorer: str = "strict",
     ):
-        self.split = check_split(split)
+        self.split, self.scorer = check_split(split), scorers.check_which(scorer)
         if level is not None and level not in LEVELS:
             raise ConfigError(f"level must be None or one of {list(LEVELS)}, got {level!r}")
         if world is not None and world not in FLAVOURS:
@@ -117,10 +119,8 @@ class GaiaTasks:
             (workspace / name).write_bytes(render(name, content))
 
     def score(self, task: Task, answer: str | None) -> Score | None:
-        """The strict scorer's verdict."""
-        if answer is None:
-            return Score(0.0, "no answer was submitted")
-        return scorers.score(task.answer, answer)
+        """The verdict of the chosen scorer."""
+        return scorers.score(task.answer, answer, which=self.scorer)
 
 
 def _chosen(split: str, level: int | None, names: Sequence[str] | None) -> tuple[Template, ...]:

@@ -99,11 +99,23 @@ def test_a_spec_rebuilds_the_env_with_its_shaping():
         ({"preset": "mini", "level": 2}, "preset='mini' has its own"),
         ({"templates": ["no-such"]}, "no-such"),
         ({"sandbox": "firejail"}, "firejail"),
+        ({"scorer": "offical"}, "Did you mean 'official'"),
+        ({"preset": "mini", "scorer": "lax"}, "strict"),
     ],
 )
 def test_arguments_that_cannot_work_are_refused_when_the_env_is_made(kwargs, message):
     with pytest.raises(ConfigError, match=message):
         gym.make("AWorld/Gaia-v0", **kwargs)
+
+
+@pytest.mark.parametrize(("scorer", "score"), [("strict", 0.0), ("official", 1.0)])
+def test_the_scorer_can_be_chosen(scorer, score):
+    env = gym.make("AWorld/Gaia-v0", preset="mini", scorer=scorer)
+    env.reset(seed=0)
+    answer = "$" + env.unwrapped.task.answer["text"]  # the public scorer takes signs of money off
+    call = {"id": "c", "function": {"name": "submit_answer", "arguments": {"answer": answer}}}
+    assert env.step({"role": "assistant", "content": None, "tool_calls": [call]})[1] == score
+    env.close()
 
 
 def test_a_tool_that_is_not_there_is_refused_at_reset():
