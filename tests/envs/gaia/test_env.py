@@ -62,6 +62,16 @@ def test_a_vector_of_envs(world):
     envs.close()
 
 
+def test_a_vector_of_envs_in_processes_of_their_own():
+    kwargs = {"shared_memory": False}  # messages are no arrays
+    envs = gym.make_vec("AWorld/Gaia-v0", 2, vectorization_mode="async", vector_kwargs=kwargs, preset="mini")
+    _, info = envs.reset(seed=0)
+    assert len(set(info["task_id"])) == 2
+    obs, *_ = envs.step([LIST_FILES] * 2)
+    assert [m[0]["name"] for m in obs] == ["list_files"] * 2
+    envs.close()
+
+
 def test_stock_wrappers():
     env = gym.make("AWorld/Gaia-v0")
     env = gym.wrappers.TransformReward(env, lambda r: r * 2)
