@@ -19,8 +19,10 @@ from aworld_gym.types import Message
 INVALID_CALL_NAME = "invalid_call"
 """The name of tool messages that answer calls which could not be read at all."""
 
-_ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_ANSWER_LINE = re.compile(r"^\W*FINAL ANSWER\W*:[ \t]*(.+?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+# Each is matched in linear time: samples that repeat a newline or a tag ten thousand times are ordinary.
+_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
+_ANSWER_LINE = re.compile(r"(\W*+)FINAL ANSWER([^\w:]*+):(.*)", re.IGNORECASE | re.DOTALL)
+_KNOWN_KEYS = frozenset({"role", "content", "tool_calls", "sampled", "parse_errors"})
 _PARSE_ERROR_KINDS = {"invalid_json": "call_invalid_json"}
 
 
@@ -37,9 +39,28 @@ class Call:
 
 def check_action(action: Any) -> None:
     """Raise ActionError, the caller's mistake, where ``action`` is not an assistant message."""
-    problem = why_not_a_message(action, ("assistant",))
+    problem = why_not_a_message(action, ("assistant",)) or _why_not_recordable(action)
     if problem is not None:
         raise ActionError(f"an action is an OpenAI-style assistant message: {problem}. {_hint(action)}")
+
+
+def _why_not_recordable(action: Message) -> str | None:
+    """What is wrong with what a message carries besides text and calls; None where nothing is."""
+    sampled = action.get("sampled")
+    if sampled is not None:
+        ids = sampled.get("token_ids") if isinstance(sampled, Mapping) else None
+        if not isinstance(sampled, Mapping) or not (ids is None or hasattr(ids, "__len__")):
+            return f"expected sampled to be a dict whose token_ids are a list, got {str(sampled)[:80]!r}"
+    problems = action.get("parse_errors") or ()
+    if not isinstance(problems, list | tuple) or not all(isinstance(p, Mapping) for p in problems):
+        return f"expected parse_errors to be a list of dicts with a type, got {str(problems)[:80]!r}"
+    given = [c["function"]["arguments"] for c in action.get("tool_calls") or () if "arguments" in c["function"]]
+    extra = {key: value for key, value in action.items() if key not in _KNOWN_KEYS}
+    try:
+        json.dumps([[a for a in given if isinstance(a, Mapping)], extra], sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"expected arguments and extra keys to be JSON values, got something else ({error})"
+    return None
 
 
 def _hint(action: Any) -> str:
@@ -80,11 +101,9 @@ def final_answer(action: Message) -> str | None:
     content = action.get("content")
     if isinstance(content, list | tuple):
         content = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
-    for pattern in (_ANSWER_TAG, _ANSWER_LINE):
-        found = pattern.findall(content or "")
-        if found:
-            return str(found[-1]).strip()
-    return None
+    text = content or ""
+    answer = _last_tagged(text)
+    return _last_line(text) if answer is None else answer
 
 
 def canonical_json(value: Any) -> str:
@@ -94,6 +113,27 @@ def canonical_json(value: Any) -> str:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _last_tagged(text: str) -> str | None:
+    """What stands between the last closing tag that has an opening one before it, and the nearest such."""
+    answer, opened = None, None
+    for tag in _ANSWER_TAG.finditer(text):
+        if not tag[1]:
+            opened = tag.end()
+        elif opened is not None:
+            answer, opened = text[opened : tag.start()], None
+    return None if answer is None else answer.strip()
+
+
+def _last_line(text: str) -> str | None:
+    """What follows the last ``FINAL ANSWER:`` on its line; emphasis that was opened before it is taken off."""
+    for line in reversed(text.split("\n")):
+        found = _ANSWER_LINE.match(line)
+        if found and (answer := found[3].strip()):
+            marks = "".join(set(found[1]) & set("*_`"))
+            return answer.strip(marks).strip() if marks else answer
+    return None
 
 
 def _read(call: Mapping[str, Any], default_id: str) -> Call:

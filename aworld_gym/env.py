@@ -87,6 +87,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             raise ConfigError(
                 f"render_mode must be None or one of {self.metadata['render_modes']}, got {render_mode!r}"
             )
+        if not (system_prompt is None or isinstance(system_prompt, str)):
+            raise ConfigError(f"system_prompt must be a string or None, got {type(system_prompt).__name__}")
         self.limits = Limits.of(limits)
         self.tasks: TaskSource = tasks if isinstance(tasks, TaskSource) else _task_list(tasks)
         self.system_prompt, self.submit_tool, self.render_mode = system_prompt, submit_tool, render_mode
@@ -113,6 +115,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             ConfigError: unknown options or components. UnknownTaskError: no such task.
             InfraError: the tools could not be started.
         """
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"reset options are a mapping, got {type(options).__name__}")
         return await loop.call(self._exclusive(self._areset(seed, dict(options or {}))))
 
     async def astep(self, action: Message) -> StepReturn:
@@ -201,9 +205,11 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         super().reset(seed=seed)
         task_id, components = options.pop("task_id", None), options.pop("components", None) or {}
         if options:
-            unknown = sorted(options)[0]
+            unknown = sorted(map(str, options))[0]
             hint = did_you_mean(unknown, ("task_id", "components"))
             raise ConfigError(f"unknown reset option {unknown!r}; known are 'task_id' and 'components'.{hint}")
+        if not isinstance(components, Mapping):
+            raise ConfigError(f"components map names to texts, got {type(components).__name__}")
         await self._end_run()
         rng = self.np_random  # made here, so that it is seeded even where the task is named
         with boundary("env_failed"):
@@ -235,9 +241,9 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         if run.outcome is not None:
             raise ResetNeeded(f"this episode has ended ({run.outcome}); call reset() to begin another")
         started = run.seconds()
-        run.messages.append(copied(action))
-        run.tokens += len((action.get("sampled") or {}).get("token_ids") or ())
         calls = read_calls(action, run.turns, self.limits.max_calls_per_turn)
+        run.messages.append(copied(action))
+        run.tokens += _sampled_tokens(action)
         results: tuple[ToolResult, ...] = ()
         try:
             if run.pid != os.getpid():
@@ -340,6 +346,11 @@ def _task_list(tasks: Sequence[Task | Mapping[str, Any]]) -> TaskList:
         return TaskList([task if isinstance(task, Task) else Task(**task) for task in tasks])
     except TypeError as error:
         raise ConfigError(f"each task needs 'id' and 'prompt', and may have other fields of Task: {error}") from error
+
+
+def _sampled_tokens(action: Message) -> int:
+    ids = (action.get("sampled") or {}).get("token_ids")
+    return 0 if ids is None else len(ids)
 
 
 def _overridden(

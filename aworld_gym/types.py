@@ -80,6 +80,8 @@ class Limits:
             value = getattr(self, f.name)
             if value is None and f.name in ("max_turns", "max_tool_calls", "max_tokens", "max_seconds"):
                 continue
+            if "int" in f.type and not isinstance(value, int):
+                raise ConfigError(f"Limits.{f.name} is a count: expected a whole number, got {value!r}")
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ConfigError(f"Limits.{f.name} must be a positive number, got {value!r}")
 
@@ -228,6 +230,8 @@ class Episode:
     answer: Any = None
     error: str | None = None
     """For ``infra_failure``: what failed."""
+    error_kind: str | None = None
+    """For ``infra_failure``: which kind, one of :data:`aworld_gym.errors.INFRA_KINDS`."""
     spec: str | None = None
     """The ``EnvSpec`` as JSON, wrappers included."""
     task: Mapping[str, Any] = field(default_factory=dict)

@@ -69,9 +69,8 @@ class ValidCallBonus:
 class PlanProgress:
     """``amount`` x the share of the oracle plan's facts that this step's tool results showed for the first time.
 
-    The facts of a task are what its oracle plan's calls show (``PlanStep.shows``). Only tool messages are looked
-    at, so writing a fact down does not pay. Over an episode it pays at most ``amount``. Tasks without a plan pay
-    nothing.
+    What counts as shown is decided by :class:`Progress`. Over an episode it pays at most ``amount``. Tasks without
+    a plan pay nothing.
     """
 
     def __init__(self, amount: float):
@@ -125,28 +124,54 @@ class PotentialShaping:
 
 
 class Progress:
-    """The share, in [0, 1], of the oracle plan's facts that tool results have shown so far."""
+    """The share, in [0, 1], of the oracle plan's facts that tool results have shown so far.
+
+    A fact belongs to the plan's call that shows it (``PlanStep.shows``). It counts when a call of that tool worked
+    and its result has the fact as a whole word, and either the call is the plan's own (same arguments, in any
+    order of calls) or everything that the plan shows before it has been shown and the fact is not in the call's
+    arguments. So neither text that the model writes, nor what a tool echoes in an error, nor a program that prints
+    every number before anything was read, pays.
+    """
 
     def reset(self, env: Any, obs: Observation, info: dict[str, Any]) -> None:
         """Take the new task's facts."""
+        self._env = env
         task: Task | None = env.get_wrapper_attr("task")
-        facts = {fact for step in (task.plan if task else ()) for fact in step.shows}
-        self._missing, self._total = facts, len(facts)
+        plan = task.plan if task else ()
+        self._steps = [(s.tool, canonical_json(s.arguments), set(s.shows)) for s in plan if s.shows]
+        self._total = sum(len(facts) for _, _, facts in self._steps)
 
     def __call__(self, obs: Observation, action: Message | None, info: dict[str, Any]) -> float:
         """The share after this step."""
         if not self._total:
             return 0.0
-        text = "\n".join(_text(m) for m in obs if m["role"] == "tool")
-        self._missing = {fact for fact in self._missing if fact not in text}
-        return 1.0 - len(self._missing) / self._total
+        if action is not None:
+            record = self._env.get_wrapper_attr("last_step")
+            for call, result in zip(read_calls(record.action, record.index), record.results, strict=False):
+                if result.error is None:
+                    self._see(result.name, canonical_json(call.arguments), result.text)
+        return 1.0 - sum(len(missing) for _, _, missing in self._steps) / self._total
+
+    def _see(self, tool: str, arguments: str, text: str) -> None:
+        complete = True  # everything that the plan shows before is shown
+        for plan_tool, plan_arguments, missing in self._steps:
+            if tool == plan_tool and (complete or arguments == plan_arguments):
+                own = "" if arguments == plan_arguments else arguments
+                missing -= {fact for fact in missing if _holds(text, fact) and not _holds(own, fact)}
+            complete = complete and not missing
 
 
-def _text(message: Message) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.get("text", "") for part in content)
+def _holds(text: str, fact: str) -> bool:
+    """True where ``fact`` stands in ``text`` and is not a part of a longer word or number."""
+    at = text.find(fact)
+    while at >= 0:
+        before, after = text[max(0, at - 2) : at], text[at + len(fact) : at + len(fact) + 2]
+        inside = fact[0].isalnum() and (before[-1:].isalnum() or (before[-1:] == "." and before[:-1].isdigit()))
+        inside |= fact[-1].isalnum() and (after[:1].isalnum() or (after[:1] == "." and after[1:].isdigit()))
+        if not inside:
+            return True
+        at = text.find(fact, at + 1)
+    return False
 
 
 SHAPERS: dict[str, Callable[..., Any]] = {

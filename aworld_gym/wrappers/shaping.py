@@ -78,6 +78,7 @@ class RewardShaping(ToolWrapper, RecordConstructorArgs):
         obs, reward, terminated, truncated, info = step
         if not info.get("valid", True):
             return step
+        action = self.env.get_wrapper_attr("last_step").action  # as the env read it, whatever form it came in
         seen = {**info, "ended": terminated or truncated}
         extra = self._shape(obs, action, reward, seen, **self._kwargs)
         if isinstance(extra, str | bytes) or not isinstance(extra, SupportsFloat) or not math.isfinite(extra):

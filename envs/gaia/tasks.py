@@ -78,7 +78,7 @@ class GaiaTasks:
         scorer: str = "strict",
     ):
         self.split, self.scorer = check_split(split), scorers.check_which(scorer)
-        if level is not None and level not in LEVELS:
+        if level is not None and (isinstance(level, bool) or level not in LEVELS):
             raise ConfigError(f"level must be None or one of {list(LEVELS)}, got {level!r}")
         if world is not None and world not in FLAVOURS:
             hint = did_you_mean(str(world), FLAVOURS)

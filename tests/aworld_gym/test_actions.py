@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -87,6 +88,11 @@ def test_the_callers_mistake_comes_with_the_way_out():
         ("thinking\nFINAL ANSWER: 42", "42"),
         ("FINAL ANSWER: 41\nFINAL ANSWER: 42  \n", "42"),
         ("**FINAL ANSWER**: 42", "42"),
+        ("**FINAL ANSWER: 42**", "42"),
+        ("> FINAL ANSWER: a: b", "a: b"),
+        ("FINAL ANSWER:\nFINAL ANSWER: 41\nFINAL ANSWER:", "41"),
+        ("<answer>old <answer>42</answer> </answer>", "42"),
+        ("</answer><answer>42</answer><answer>never closed", "42"),
         ("FINAL ANSWER: 1\n<answer>2</answer>", "2"),
         ("the final answer is near", None),
         ("<answer></answer>", ""),
@@ -108,3 +114,42 @@ def test_thousands_of_unreadable_calls_cost_a_few_messages():
     calls = read_calls(action, turn=0, most_errors=4)
     assert len(calls) == 4 and "4996 more" in calls[-1].error[1] and "more" not in calls[-2].error[1]
     assert len(read_calls(action | {"parse_errors": action["parse_errors"][:4]}, turn=0, most_errors=4)) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 200_000,
+        "<answer>" * 100_000,
+        "</answer>" * 100_000,
+        "-\n" * 100_000,
+        "FINAL ANSWER: x" + " " * 200_000 + "y",
+        "*" * 200_000 + "FINAL ANSWER" + "*" * 200_000,
+        "FINAL ANSWER" * 50_000,
+        "<answer" * 100_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_degenerate_sample_is_read_in_no_time(text):
+    began = time.process_time()
+    final_answer({"role": "assistant", "content": text})
+    assert time.process_time() - began < 1.0  # quadratic: minutes
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"sampled": "abc"},
+        {"sampled": {"token_ids": 5}},
+        {"parse_errors": ["x"]},
+        {"parse_errors": {"type": "unclosed"}},
+        {"note": object()},
+        {"tool_calls": [{"function": {"name": "f", "arguments": {1: 2, "a": 3}}}]},
+        {"tool_calls": [{"function": {"name": "f", "arguments": {"a": b"x"}}}]},
+        {"tool_calls": [{"function": {"name": "f", "arguments": {"a": float("nan")}}}]},
+    ],
+    ids=str,
+)
+def test_what_could_not_be_recorded_is_the_callers_mistake(extra):
+    with pytest.raises(ActionError, match="expected"):
+        check_action({"role": "assistant", "content": "x", **extra})

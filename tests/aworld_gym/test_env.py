@@ -150,6 +150,9 @@ def test_components_override_texts_for_one_episode(make):
         ({"taks_id": "one"}, ConfigError, "unknown reset option 'taks_id'.*Did you mean 'task_id'"),
         ({"components": {"tool:ad.description": "x"}}, ConfigError, "Did you mean 'tool:add.description'"),
         ({"components": {"system_prompt": 3}}, ConfigError, "must be a string, got int"),
+        ({"components": 5}, ConfigError, "components map names to texts, got int"),
+        ({5: 1}, ConfigError, "unknown reset option '5'"),
+        ([1], ConfigError, "reset options are a mapping, got list"),
     ],
 )
 def test_bad_options_name_the_fix(make, options, error, message):
@@ -168,6 +171,9 @@ def test_bad_options_name_the_fix(make, options, error, message):
         ({"limits": {"max_turn": 3}}, "unknown limit 'max_turn'.*Did you mean 'max_turns'"),
         ({"limits": 3}, "limits must be"),
         ({"limits": {"max_turns": 0}}, "max_turns must be a positive number, got 0"),
+        ({"limits": {"max_turns": 1.5}}, "max_turns is a count: expected a whole number, got 1.5"),
+        ({"limits": {"call_timeout_s": "30"}}, "call_timeout_s must be a positive number"),
+        ({"system_prompt": 5}, "system_prompt must be a string or None, got int"),
         ({"render_mode": "human"}, "render_mode"),
     ],
 )
@@ -226,11 +232,13 @@ def test_a_slow_tool_is_a_result_and_not_an_exception(make):
 
 
 @pytest.mark.parametrize(
-    "action", ["text", None, 3, {"role": "user", "content": "x"}, {"role": "assistant", "content": 1}]
+    "action",
+    ["text", None, 3, {"role": "user", "content": "x"}, {"role": "assistant", "content": 1}, SUBMIT | {"sampled": 5}],
 )
 def test_an_action_that_is_no_message_is_the_callers_mistake(env, action):
     with pytest.raises(ActionError):
         env.step(action)
+    assert len(env.messages) == 2
     assert env.step(SUBMIT)[1] == 1.0
 
 

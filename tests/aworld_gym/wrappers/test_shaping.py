@@ -12,7 +12,7 @@ from shaping_functions import TASKS
 from aworld_gym import aio
 from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError
-from aworld_gym.wrappers import RewardShaping
+from aworld_gym.wrappers import RawTextAction, RewardShaping
 from aworld_gym.wrappers.shapers import PotentialShaping
 
 
@@ -65,10 +65,29 @@ def shaped(fn, *actions, **kwargs):
         ("valid_call_bonus", {"amount": 0.1}, [{"role": "assistant", "content": "no call"}], [0]),
         ("plan_progress", {"amount": 0.4}, [ADD, ADD, ECHO, SUBMIT], [0.2, 0, 0.2, 0]),
         ("plan_progress", {"amount": 0.4}, [{"role": "assistant", "content": "alpha 42"}], [0]),
+        (
+            "plan_progress",
+            {"amount": 0.4},
+            [calling(("alpha 42", {})), calling(("fail", {"message": "alpha 42"}))],
+            [0, 0],
+        ),
+        ("plan_progress", {"amount": 0.4}, [calling(("echo", {"text": "alpha 42 x"})), ECHO], [0, 0.2]),
+        ("plan_progress", {"amount": 0.4}, [calling(("add", {"a": 42, "b": 0})), ECHO], [0, 0.2]),
+        ("plan_progress", {"amount": 0.4}, [ECHO, calling(("add", {"a": 41}))], [0.2, 0.2]),
+        ("plan_progress", {"amount": 0.4}, [calling(("add", {"a": 41})), ECHO], [0, 0.2]),
+        ("plan_progress", {"amount": 0.4}, [ECHO, calling(("add", {"a": 142, "b": 0})), ADD], [0.2, 0, 0.2]),
     ],
 )
 def test_what_each_shaper_pays(fn, kwargs, actions, pays):
     assert shaped(fn, *actions, **kwargs) == pytest.approx(pays)
+
+
+def test_shapers_see_the_action_as_the_env_read_it():
+    text = '<tool_call>{"name": "echo", "arguments": {"text": "alpha"}}</tool_call>'
+    for fn in ("repeated_call_penalty", "valid_call_bonus", "plan_progress"):
+        env = RewardShaping(RawTextAction(gym.make("Test/Shaped-v0")), fn, amount=0.5)
+        last = play(env, text, text)[-1][1][fn]
+        assert last == (-0.5 if fn == "repeated_call_penalty" else 0.0)
 
 
 def test_a_stateful_shaper_forgets_the_last_episode():

@@ -190,6 +190,31 @@ def test_random_play_does_not_succeed():
     assert report["valid"] == 200 and report["success_rate"] < 0.02
 
 
+@pytest.mark.parametrize("kwargs", [{}, {"split": "validation"}, {"split": "test"}, {"preset": "mini"}], ids=str)
+def test_the_oracle_earns_all_progress_and_guesses_earn_none(kwargs):
+    env = RewardShaping(gym.make("AWorld/Gaia-v0", **kwargs), "plan_progress", amount=1.0)
+    digits = " ".join(map(str, range(10, 2000)))
+    code = "print(*range(10, 10000))"
+    calls = [
+        (digits, {}),
+        ("list_files", {digits: 1}),
+        ("read_table", {"path": digits}),
+        ("run_python", {"code": code}),
+    ]
+    calls += [("calculate", {"expression": str(n)}) for n in range(10, 14)]
+    spam = [{"id": f"c{k}", "function": {"name": n, "arguments": a}} for k, (n, a) in enumerate(calls)]
+    for seed in range(12):
+        env.reset(seed=seed)
+        paid = [env.step(action)[-1]["reward_components"]["plan_progress"] for action in oracle(env)]
+        assert sum(paid) == pytest.approx(1.0), env.unwrapped.task.id
+        env.reset(seed=seed)
+        info = env.step({"role": "assistant", "content": None, "tool_calls": spam})[-1]
+        # A program to run is all there is to some tasks: then its output can be guessed, and nothing else.
+        first = next(s.tool for s in env.unwrapped.task.plan if s.shows)
+        assert info["reward_components"]["plan_progress"] == 0.0 or first == "run_python", env.unwrapped.task.id
+    env.close()
+
+
 def settled(before, seconds=20):
     """The process's file descriptors, threads and children, once no more than ``before``, or after ``seconds``."""
     me, end = psutil.Process(), time.monotonic() + seconds
