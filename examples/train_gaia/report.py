@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+import random
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from envs.gaia import mini
 from examples.train_gaia.evaluation import Measurement
 
 if TYPE_CHECKING:
     from examples.train_gaia.train import Run
+    from examples.train_gaia.warm import WarmSettings
 
 SMOOTH = 5
 """Steps of the running mean in the curve."""
@@ -134,10 +137,21 @@ def _warm_start(run: Run) -> str:
         "What it imitated was not a good policy but a script in a hurry: it lists the files, then with probability "
         f"{warm.first:g} opens the first one listed instead of the one asked for; it notes the rows it needs, then "
         f"with probability {warm.skip:g} submits the first value noted where it should calculate. That script succeeds "
-        "on just under half of the tasks, and the model before GRPO on fewer, for it also copies imperfectly. So the "
-        "format of a call and the pieces of a solution were learnt from the script; that the long way pays was found "
-        "by reinforcement learning, from the reward alone."
+        f"on {script_success(warm):.0%} of tasks, and no imitation of it can be expected to do better. So the format "
+        "of a call and the pieces of a solution were learnt from the script; that the long way pays was found by "
+        "reinforcement learning, from the reward alone."
     )
+
+
+def script_success(warm: WarmSettings, tasks: int = 2000) -> float:
+    """The share of training tasks on which the demonstrator's submission is right."""
+    source, draw, rng = mini.MiniTasks("train"), np.random.default_rng(0), random.Random(0)
+    right = 0
+    for _ in range(tasks):
+        task = source.sample(draw)
+        plan = mini.hurried(task, rng, first=warm.first, skip=warm.skip)
+        right += plan[-1].arguments["answer"] == task.answer["text"]
+    return right / tasks
 
 
 def _training(run: Run) -> str:

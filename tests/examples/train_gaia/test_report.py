@@ -1,6 +1,7 @@
 """The report says what was measured; the table and the curve come from the numbers alone."""
 
 import json
+import re
 from pathlib import Path
 
 from examples.train_gaia import report
@@ -35,6 +36,7 @@ def test_it_writes_page_curve_and_numbers(tmp_path):
     page = report.write(a_run(tmp_path)).read_text()
     assert "| held-out tasks, sampled | 200 | 0.300 [0.25, 0.35] | 0.700 [0.65, 0.75] | +0.400 |" in page
     assert "443,616 parameters" in page and "seed 7" in page and "a script in a hurry" in page
+    assert re.search(r"succeeds on 4\d% of tasks", page)
     assert "| all | 300 | 280 |" in page and "`final`" in page and "answered 2500" in page
     settings = json.loads(page.split("```json\n")[1].split("```")[0])
     assert settings["seed"] == 7 and settings["warm"]["first"] == 0.5 and settings["grpo"]["num_generations"] == 8
