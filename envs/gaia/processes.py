@@ -9,27 +9,32 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 MAX_DEPTH = 32
 """Directories below one another that tools look into; what lies deeper counts as more than any limit."""
 _BEYOND = 1 << 60
+_READ_WRITE = stat.S_IRUSR | stat.S_IWUSR
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def files_of(folder: Path, *, limit: int | None = None) -> dict[str, int]:
+def files_of(folder: Path, *, limit: int | None = None, mend: bool = False) -> dict[str, int]:
     """Everything below a directory, by relative path: bytes on disk. What vanishes meanwhile is left out.
 
     Goes by descriptors: no link is followed, and no path is too long. Directories that their owner could not enter
-    or empty are opened up on the way.
+    or empty are opened up on the way, the first one too.
 
     Args:
         folder: where to look.
         limit: the number of entries after which to stop.
+        mend: also give the owner of each file the right to read and write it.
     """
     found: dict[str, int] = {}
+    if os.lstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        _open_up(folder)
     with _opened(folder) as root:
-        _count(root, "", found, limit, 0)
+        _Count(found, limit, mend).below(root, "", 0)
     return found
 
 
@@ -39,26 +44,37 @@ def remove_new(folder: Path, before: Mapping[str, int]) -> None:
         _prune(root, "", before)
 
 
-def _count(directory: int, prefix: str, found: dict[str, int], limit: int | None, depth: int) -> None:
-    try:
-        with os.scandir(directory) as scan:
+@dataclass(frozen=True)
+class _Count:
+    """One walk of :func:`files_of`."""
+
+    found: dict[str, int]
+    limit: int | None
+    mend: bool
+
+    def below(self, directory: int, prefix: str, depth: int) -> None:
+        with suppress(NotADirectoryError, PermissionError), os.scandir(directory) as scan:
             for entry in scan:
-                if limit is not None and len(found) >= limit:
+                if self.limit is not None and len(self.found) >= self.limit:
                     return
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    found[prefix + entry.name] = status.st_blocks * 512
-                    if not stat.S_ISDIR(status.st_mode):
-                        continue
-                    if depth == MAX_DEPTH:
-                        found[prefix + entry.name] = _BEYOND
-                        continue
-                    if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                        _open_up(entry.name, directory)
-                    with _opened(entry.name, directory) as inner:
-                        _count(inner, f"{prefix}{entry.name}/", found, limit, depth + 1)
-    except (NotADirectoryError, PermissionError):  # swapped or closed by the program while it is counted
-        return
+                # swapped, closed or removed by the program while it is counted
+                with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+                    self._entry(directory, entry, prefix + entry.name, depth)
+
+    def _entry(self, directory: int, entry: os.DirEntry[str], path: str, depth: int) -> None:
+        status = entry.stat(follow_symlinks=False)
+        self.found[path] = status.st_blocks * 512
+        if self.mend and stat.S_ISREG(status.st_mode) and status.st_mode & _READ_WRITE != _READ_WRITE:
+            _open_up(entry.name, directory, file=True)
+        if not stat.S_ISDIR(status.st_mode):
+            return
+        if depth == MAX_DEPTH:
+            self.found[path] = _BEYOND
+            return
+        if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            _open_up(entry.name, directory)
+        with _opened(entry.name, directory) as inner:
+            self.below(inner, f"{path}/", depth + 1)
 
 
 def _prune(directory: int, prefix: str, before: Mapping[str, int]) -> None:
@@ -107,11 +123,14 @@ def _opened(path: str | Path, parent: int | None = None) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open_up(name: str, parent: int | None = None) -> None:
-    """Give a directory's owner all rights to it; a link put in its place is left alone."""
-    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+def _open_up(path: str | Path, parent: int | None = None, *, file: bool = False) -> None:
+    """Give a directory (or a regular file) to its owner; a link put in its place is left alone."""
+    kind = 0 if file else os.O_DIRECTORY
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | kind | os.O_CLOEXEC, dir_fd=parent)
     try:
-        os.chmod(f"/proc/self/fd/{descriptor}", 0o700)
+        mode = os.fstat(descriptor).st_mode
+        if not file or stat.S_ISREG(mode):
+            os.chmod(f"/proc/self/fd/{descriptor}", mode & 0o777 | _READ_WRITE if file else stat.S_IRWXU)
     finally:
         os.close(descriptor)
 
@@ -171,9 +190,9 @@ def wait_gone(pid: int | None, *, timeout_s: float = 5.0) -> None:
     deadline = time.monotonic() + timeout_s
     while pid is not None and time.monotonic() < deadline:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0]  # its name need not be text
         except OSError:
             return
-        if state in "ZX":
+        if state in b"ZX":
             return
         time.sleep(0.001)

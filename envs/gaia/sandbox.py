@@ -202,6 +202,7 @@ class _Job:
 
     def run_confined(self) -> Run:
         with ExitStack() as stack:
+            before = files_of(self.workspace, mend=True)  # a run beside this one may just have closed the directory
             code = stack.enter_context(_file(self.code))
             program = seccomp.program()
             filter_ = stack.enter_context(_file(program)) if program else None
@@ -221,7 +222,7 @@ class _Job:
                 process = self._start(argv, fds)
             finally:
                 os.close(status_end)
-            output, stopped = self._watched(process, waits_for_children=True)
+            output, stopped = self._watched(process, before, waits_for_children=True)
             facts = _status(status)
         wait_gone(facts.get("child-pid"))
         if stopped:
@@ -231,12 +232,13 @@ class _Job:
         return self._ended(output, _as_signal(facts["exit-code"]))
 
     def run_bare(self) -> Run:
+        before = files_of(self.workspace, mend=True)
         with tempfile.NamedTemporaryFile(suffix=".py") as code:
             code.write(self.code)
             code.flush()
             python = bubblewrap.python()
             process = self._start([python, *self._python(code.name, str(self.workspace), confined=False)], [])
-            output, stopped = self._watched(process)
+            output, stopped = self._watched(process, before)
         output = output.replace(str(self.workspace), MOUNT)
         return Run(output, None, stopped) if stopped else self._ended(output, process.returncode)
 
@@ -252,31 +254,37 @@ class _Job:
             limits["RLIMIT_NPROC"] = self.rules.threads
         flags = ["-S", "-s", "-B", "-P", "-u", "-X", "utf8", "-c", _inside()]
         listed = ",".join(f"{name}={value}" for name, value in limits.items())
-        return [*flags, path, self.name, str(int(self.echo)), directory, listed]
+        name = os.fsdecode(self.name.encode("utf-8", "surrogateescape"))  # in UTF-8, whatever the locale here
+        return [*flags, path, name, str(int(self.echo)), directory, listed]
 
     def _start(self, command: list[str], fds: list[int]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=fds,
-            env=_ENVIRONMENT | {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-            cwd=self.workspace,
-            start_new_session=True,
-        )
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=fds,
+                env=_ENVIRONMENT | {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                cwd=self.workspace,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SandboxError(f"the program could not be started: {error.strerror}") from None
 
-    def _watched(self, process: subprocess.Popen[bytes], *, waits_for_children: bool = False) -> tuple[str, str | None]:
+    def _watched(
+        self, process: subprocess.Popen[bytes], before: dict[str, int], *, waits_for_children: bool = False
+    ) -> tuple[str, str | None]:
         """Output, and the limit it was stopped for, once the program has ended or broken a rule."""
         output = _Output(self.rules.shown_bytes)
-        before = files_of(self.workspace)
         try:
             stopped = self._until_end(process, output, before)
         finally:
             kill_tree(process, waits_for_children=waits_for_children)
             assert process.stdout is not None
             process.stdout.close()
-        if self._full(files_of(self.workspace), before):  # or else it leaves no directory that cannot be removed
+        # Whatever it did with modes, tools and the next run can use what it leaves, and the directory can be removed.
+        if self._full(files_of(self.workspace, mend=True), before):
             remove_new(self.workspace, before)
             stopped = stopped or _FULL
         return output.text(), stopped

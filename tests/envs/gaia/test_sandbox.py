@@ -641,6 +641,37 @@ def test_directories_that_were_closed_can_be_removed(tmp_path):
     assert (inner / "a/b").stat().st_mode & 0o700 == 0o700
 
 
+CLOSERS = {
+    "the workspace": "os.chmod('.', 0)",
+    "the workspace, searchable only": "os.chmod('.', 0o100)",
+    "a file that was there": "os.chmod('old.txt', 0)",
+    "a file that it made": "open('new.txt', 'w').write('new'); os.chmod('new.txt', 0o444)",
+    "everything": "os.mkdir('d'); open('d/x', 'w'); [os.chmod(p, 0) for p in ('d/x', 'd', 'old.txt', '.')]",
+}
+
+
+@pytest.mark.parametrize("code", CLOSERS.values(), ids=CLOSERS)
+@pytest.mark.parametrize("mode", ["auto", "none"])
+def test_a_program_cannot_close_the_workspace_to_what_comes_after(tmp_path, code, mode):
+    (tmp_path / "old.txt").write_text("old")
+    assert run(f"import os; {code}".encode(), tmp_path, mode=mode).ok
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        wanted = 0o700 if path.is_dir() else 0o600
+        assert path.stat().st_mode & wanted == wanted, path
+    after = "open('old.txt', 'a').write('er'); print(open('old.txt').read(), open('made', 'w').write('1'))"
+    assert printed(tmp_path, after, mode=mode) == "older 1"
+
+
+def test_a_stopped_program_cannot_close_the_workspace_either(tmp_path):
+    assert go(tmp_path, "import os\nwhile True: os.chmod('/workspace', 0)", Rules(cpu_s=1)).stopped
+    assert printed(tmp_path, "print(1)") == "1"
+
+
+def test_a_program_that_closes_the_workspace_is_still_counted(tmp_path):
+    code = "import os\nfor i in range(10**6):\n    os.mkdir(f'd{i}', 0)\n    os.chmod('.', 0o300)"
+    assert "workspace is full" in go(tmp_path, code).stopped
+
+
 # --- how it is run ---------------------------------------------------------------------------------------------
 
 

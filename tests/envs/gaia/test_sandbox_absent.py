@@ -37,6 +37,18 @@ def test_opening_up_never_follows_a_link(tmp_path):
     assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o500
 
 
+def test_mending_touches_files_of_the_directory_only(tmp_path):
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "theirs").write_text("x")
+    (tmp_path / "theirs").chmod(0o400)
+    (tmp_path / "ws/link").symlink_to(tmp_path / "theirs")
+    (tmp_path / "ws/mine").write_text("x")
+    (tmp_path / "ws/mine").chmod(0o055)
+    processes.files_of(tmp_path / "ws", mend=True)
+    assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o400
+    assert (tmp_path / "ws/mine").stat().st_mode & 0o777 == 0o655
+
+
 def fake_bwrap(tmp_path, script):
     path = tmp_path / "bwrap"
     path.write_text(f"#!/bin/sh\n{script}\n")
