@@ -64,7 +64,9 @@ train: .venv/.trl
 
 # ---- tests -------------------------------------------------------------------------------------------------------
 
-PYTEST = $(BIN)/python -m pytest
+# Two files at a time; each worker is a process of its own, so what one leaks another does not count.
+JOBS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 test: .venv/.dev .interop/.done test-mcp1
 	$(PYTEST)
