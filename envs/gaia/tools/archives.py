@@ -15,8 +15,7 @@ from typing import Annotated, BinaryIO
 from pydantic import Field
 
 from envs.gaia.tools import ooxml
-from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, lines
-from envs.gaia.tools.workspace import quoted
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, lines, quoted
 
 MAX_MEMBERS = 500
 MAX_BYTES = 32 << 20
@@ -33,7 +32,7 @@ def tools(context: ToolContext) -> list[ToolDef]:
         workspace = context.workspace
         target = _target(path)
         if workspace.exists(target):
-            raise ToolFault(f"{target!r} exists already: {quoted(path)} seems to be unpacked. Use list_files.")
+            raise ToolFault(f"{quoted(target)} exists already: {quoted(path)} seems to be unpacked. Use list_files.")
         names: list[str] = []
         left = min(MAX_BYTES, workspace.room())
         try:
@@ -79,7 +78,7 @@ def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO
             with tarfile.open(fileobj=file) as archive:
                 yield _tar_members(archive, path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
-        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {error}") from None
+        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {clip(str(error), 80)}") from None
 
 
 def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
@@ -88,7 +87,7 @@ def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, Bin
         if info.filename.endswith("/"):
             continue
         if kind not in (0, 0o10):  # the upper bits of the Unix mode: anything but a regular file
-            raise ToolFault(f"{quoted(path)} holds a link or special file ({info.filename!r}), which is not unpacked")
+            raise _special(path, info.filename)
         with archive.open(info) as stream:
             yield _inner(info.filename, path), stream  # type: ignore[misc]
 
@@ -98,9 +97,13 @@ def _tar_members(archive: tarfile.TarFile, path: str) -> Iterator[tuple[str, Bin
         if info.isdir():
             continue
         if not info.isreg():
-            raise ToolFault(f"{quoted(path)} holds a link or special file ({info.name!r}), which is not unpacked")
+            raise _special(path, info.name)
         stream = archive.extractfile(info)
         yield _inner(info.name, path), stream or io.BytesIO()  # type: ignore[misc]
+
+
+def _special(path: str, name: str) -> ToolFault:
+    return ToolFault(f"{quoted(path)} holds a link or special file ({quoted(name)}), which is not unpacked")
 
 
 def _inner(name: str, path: str) -> str:
@@ -108,5 +111,5 @@ def _inner(name: str, path: str) -> str:
     name = name.replace("\\", "/")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or not parts or "\0" in name or ":" in parts[0]:
-        raise ToolFault(f"{quoted(path)} holds a member that leads outside it ({name!r}) and is not unpacked")
+        raise ToolFault(f"{quoted(path)} holds a member that leads outside it ({quoted(name)}) and is not unpacked")
     return "/".join(parts)

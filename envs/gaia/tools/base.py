@@ -12,12 +12,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from envs.gaia.tools.workspace import ToolFault, Workspace
+from envs.gaia.tools.workspace import ToolFault, Workspace, clip, nearest, quoted
 
 PAGE_CHARS = 4000
 """Characters of text in one page of a document or web page."""
 
-__all__ = ["PAGE_CHARS", "ImageBlock", "Reply", "ToolContext", "ToolDef", "ToolFault", "page_of", "paginate"]
+__all__ = [
+    "PAGE_CHARS",
+    "ImageBlock",
+    "Reply",
+    "ToolContext",
+    "ToolDef",
+    "ToolFault",
+    "clip",
+    "lines",
+    "nearest",
+    "page_of",
+    "paginate",
+    "quoted",
+]
 
 
 @dataclass(frozen=True)
@@ -102,11 +115,6 @@ def page_of(text: str, page: int, *, size: int = PAGE_CHARS) -> str:
         return body or "(empty)"
     more = f"; next: page={page + 1}" if page < len(pages) else ""
     return f"{body}\n[page {page} of {len(pages)}{more}]"
-
-
-def clip(text: str, limit: int) -> str:
-    """``text`` in at most ``limit`` characters, with an ellipsis where it was cut."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def lines(items: Iterable[str], limit: int, *, noun: str) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, quoted
 
 MAX_CHARS = 2000
 MAX_BITS = 4096
@@ -51,7 +51,7 @@ def evaluate(expression: str) -> str:
         source = expression.strip()
         return _text(_bounded(_value(_exact_decimals(ast.parse(source, mode="eval"), source).body)))
     except SyntaxError as error:
-        raise ToolFault(f"not an expression: {clip(expression, 80)!r} ({error.msg})") from None
+        raise ToolFault(f"not an expression: {quoted(expression)} ({error.msg})") from None
     except ZeroDivisionError:
         raise ToolFault("division by zero") from None
     except OverflowError:
@@ -59,7 +59,7 @@ def evaluate(expression: str) -> str:
     except (RecursionError, MemoryError):
         raise ToolFault("the expression is nested too deeply") from None
     except (ValueError, TypeError) as error:
-        raise ToolFault(f"cannot be computed: {error}") from None
+        raise ToolFault(f"cannot be computed: {clip(str(error), 80)}") from None
 
 
 def tools(context: ToolContext) -> list[ToolDef]:
@@ -86,7 +86,7 @@ def _exact_decimals(tree: ast.Expression, source: str) -> ast.Expression:
 def _value(node: ast.expr) -> Number:
     match node:
         case ast.Constant(value=bool() | complex()):
-            raise ToolFault(f"only real numbers can be computed with, got {node.value!r}")
+            raise ToolFault(f"only real numbers can be computed with, got {quoted(str(node.value))}")
         case ast.Constant(value=int() as value):
             return _bounded(value)
         case ast.Constant(value=Fraction() as value):
@@ -106,7 +106,7 @@ def _value(node: ast.expr) -> Number:
         case ast.BinOp() | ast.Call():
             raise ToolFault("keyword arguments and method calls are not arithmetic")
         case ast.Name(id=name):
-            raise ToolFault(f"unknown name {clip(name, 40)!r}; numbers, pi, e and {', '.join(_functions())} are known")
+            raise ToolFault(f"unknown name {quoted(name)}; numbers, pi, e and {', '.join(_functions())} are known")
     raise ToolFault(f"{type(node).__name__} is not arithmetic; use run_python for programs")
 
 
@@ -143,7 +143,7 @@ def _call(name: str, arguments: list[Number]) -> Number:
     if name in _FLOAT:
         return float(_FLOAT[name](*map(float, arguments)))
     if name not in _EXACT:
-        raise ToolFault(f"unknown function {clip(name, 40)!r}; known: {', '.join(_functions())}")
+        raise ToolFault(f"unknown function {quoted(name)}; known: {', '.join(_functions())}")
     return _EXACT[name](*arguments)
 
 

@@ -11,10 +11,9 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import Field
 
 from envs.gaia.tools import ooxml
-from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of, quoted
 from envs.gaia.tools.markup import docx_text, html_text, pptx_text
 from envs.gaia.tools.tables import decode
-from envs.gaia.tools.workspace import quoted
 
 MAX_TEXT = 4_000_000
 """Characters of text taken from one document."""
@@ -115,7 +114,7 @@ def _pdf(file: BinaryIO, path: str) -> str:
         raise
     except Exception as error:  # pypdf raises nearly anything for a broken file
         raise ToolFault(
-            f"{quoted(path)} cannot be read as a PDF: {type(error).__name__}: {clip(str(error), 200)}"
+            f"{quoted(path)} cannot be read as a PDF: {type(error).__name__}: {clip(str(error), 80)}"
         ) from None
     if len(texts) == 1:
         return texts[0]

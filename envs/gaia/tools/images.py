@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault
-from envs.gaia.tools.workspace import quoted
+from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault, quoted
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 from xml.etree import ElementTree
 
-from envs.gaia.tools.base import ToolFault
-from envs.gaia.tools.workspace import quoted
+from envs.gaia.tools.base import ToolFault, clip, quoted
 
 MAX_MEMBERS = 5000
 MAX_INFLATED = 32 << 20
@@ -37,7 +36,7 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
                 raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
             yield archive
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
-        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {error}") from None
+        raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {clip(str(error), 80)}") from None
 
 
 def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
@@ -46,7 +45,7 @@ def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
         if info.filename.endswith((".xml", ".rels", ".vml")):
             data = archive.read(info)
             if any(mark.encode(code) in data for mark in ("<!DOCTYPE", "<!ENTITY") for code in _CODES):
-                raise ToolFault(f"{quoted(path)} declares XML entities in {info.filename!r} and is not read")
+                raise ToolFault(f"{quoted(path)} declares XML entities in {quoted(info.filename)} and is not read")
 
 
 _CODES = ("ascii", "utf-16-le", "utf-16-be")
@@ -57,6 +56,6 @@ def parse(archive: zipfile.ZipFile, name: str, path: str) -> ElementTree.Element
     try:
         return ElementTree.fromstring(archive.read(name))
     except KeyError:
-        raise ToolFault(f"{quoted(path)} has no {name!r}: it is not the kind of file its name says") from None
+        raise ToolFault(f"{quoted(path)} has no {quoted(name)}: it is not the kind of file its name says") from None
     except ElementTree.ParseError as error:
-        raise ToolFault(f"{quoted(path)} has broken XML in {name!r}: {error}") from None
+        raise ToolFault(f"{quoted(path)} has broken XML in {quoted(name)}: {error}") from None

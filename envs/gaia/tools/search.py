@@ -18,8 +18,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from aworld_gym.errors import did_you_mean
-from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, nearest, page_of, quoted
 
 MAX_HITS = 20
 SNIPPET_CHARS = 160
@@ -164,15 +163,13 @@ def _page(index: Index, url: str) -> Page:
     try:
         return index.pages[url]
     except KeyError:
-        raise ToolFault(
-            f"there is no page {clip(url, 200)!r}; use a url from search.{did_you_mean(url, index.pages, limit=1)}"
-        ) from None
+        raise ToolFault(f"there is no page {quoted(url)}; use a url from search.{nearest(url, index.pages)}") from None
 
 
 def _find(page: Page, text: str) -> str:
     found = [match.start() for match in re.finditer(re.escape(text), page.text, re.IGNORECASE)]
     if not found:
-        return f"{clip(text, 80)!r} does not occur in the page ({len(page.text):,} characters)."
+        return f"{quoted(text)} does not occur in the page ({len(page.text):,} characters)."
     out: list[str] = []
     end = -1
     for start in found:

@@ -13,10 +13,8 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from aworld_gym.errors import did_you_mean
 from envs.gaia.tools import ooxml
-from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip
-from envs.gaia.tools.workspace import quoted
+from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, nearest, quoted
 
 MAX_ROWS = 200
 """Rows in one result."""
@@ -27,6 +25,8 @@ MAX_RESULT = 12_000
 MAX_CELLS = 200_000
 """Cells of one sheet that are looked at."""
 MAX_COLUMNS = 2000
+MAX_NAMES = 30
+"""Sheets that are named."""
 
 Row = tuple[str, ...]
 
@@ -93,7 +93,7 @@ def show(table: Sheet, start: int, rows: int) -> str:
         out.append(text)
         shown += 1
     if table.others:
-        out.insert(0, f"[sheet {table.name!r}; other sheets: {', '.join(table.others)}]")
+        out.insert(0, f"[sheet {quoted(table.name)}; other sheets: {_listed(table.others)}]")
     out += [f"[{note}]" for note in table.notes]
     left = len(data) - start - shown
     if start or left:
@@ -167,10 +167,10 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
         raise
     except Exception as error:  # openpyxl raises nearly anything for a broken file
         raise ToolFault(
-            f"{quoted(path)} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 200)}"
+            f"{quoted(path)} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 80)}"
         ) from None
     rows = _rectangle([tuple(map(_cell, row)) for row in values])
-    others = tuple(f"{name!r} (hidden)" if name in hidden else repr(name) for name in names if name != chosen)
+    others = tuple(f"{quoted(name)} (hidden)" if name in hidden else quoted(name) for name in names if name != chosen)
     return Sheet(rows, chosen, others)
 
 
@@ -183,13 +183,19 @@ def _choose(names: list[str], sheet: str | None, path: str) -> str:
     if len(folded) == 1:
         return folded[0]
     raise ToolFault(
-        f"{quoted(path)} has no sheet {sheet!r}; sheets: {', '.join(map(repr, names))}.{did_you_mean(sheet, names)}"
+        f"{quoted(path)} has no sheet {quoted(sheet)}; sheets: {_listed(map(quoted, names))}.{nearest(sheet, names)}"
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = list(names)
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return ", ".join(known[:MAX_NAMES]) + more
 
 
 def _cells(sheet: Any, path: str) -> list[tuple[Any, ...]]:
     if not hasattr(sheet, "reset_dimensions"):  # a chart sheet has no cells
-        raise ToolFault(f"the sheet {sheet.title!r} of {quoted(path)} is a chart, not a table")
+        raise ToolFault(f"the sheet {quoted(sheet.title)} of {quoted(path)} is a chart, not a table")
     sheet.reset_dimensions()  # what the file claims of its size is not to be trusted
     return _bounded(sheet.iter_rows(values_only=True), path)
 

@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,8 @@ MAX_TOTAL_BYTES = 128 << 20
 """All files together, after which tools write no more."""
 MAX_ENTRIES = 5000
 """Directory entries after which a listing stops."""
+MAX_ECHO = 80
+"""Characters of the model's own text that an error text gives back."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -84,7 +86,7 @@ class Workspace:
             raise ToolFault(f"{quoted(path)} is a directory, not a file. {self.hint(path)}")
         with self._directory(parts[:-1], path) as directory:
             try:
-                descriptor = os.open(parts[-1], _FILE, dir_fd=directory)
+                descriptor = os.open(_stored(parts[-1]), _FILE, dir_fd=directory)
             except OSError as error:
                 raise self._fault(path, error) from None
             try:
@@ -130,7 +132,7 @@ class Workspace:
         with self._directory(parts[:-1], path, create=True) as directory:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             try:
-                descriptor = os.open(parts[-1], flags, 0o644, dir_fd=directory)
+                descriptor = os.open(_stored(parts[-1]), flags, 0o644, dir_fd=directory)
             except FileExistsError:
                 raise ToolFault(f"{quoted(path)} exists already") from None
             except OSError as error:
@@ -148,7 +150,7 @@ class Workspace:
         parts = self.parts(path)
         try:
             with self._directory(parts[:-1], path) as directory:
-                os.stat(parts[-1] if parts else ".", dir_fd=directory, follow_symlinks=False)
+                os.stat(_stored(parts[-1]) if parts else ".", dir_fd=directory, follow_symlinks=False)
         except (ToolFault, OSError):
             return False
         return True
@@ -157,14 +159,15 @@ class Workspace:
         """Take away a file, or a directory and all below it, links not followed; nothing where there is nothing."""
         parts = self.parts(path)
         with self._directory(parts[:-1], path) as directory:
+            name = _stored(parts[-1])
             try:
-                kind = os.stat(parts[-1], dir_fd=directory, follow_symlinks=False).st_mode
+                kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
             except FileNotFoundError:
                 return
             if stat.S_ISDIR(kind):
-                shutil.rmtree(parts[-1], dir_fd=directory)
+                shutil.rmtree(name, dir_fd=directory)
             else:
-                os.unlink(parts[-1], dir_fd=directory)
+                os.unlink(name, dir_fd=directory)
 
     def room(self) -> int:
         """Bytes that tools may still write."""
@@ -184,21 +187,25 @@ class Workspace:
 
     def hint(self, path: str) -> str:
         """Which files there are, and which of them ``path`` may have meant."""
-        files = [entry.path for entry in self.entries() if entry.kind == "file"]
+        known = [entry.path for entry in self.entries() if entry.kind == "file"]
+        files = [name for name in known if len(name) <= MAX_ECHO]
         if not files:
-            return "The workspace has no files."
+            return "The files have long names: use list_files." if known else "The workspace has no files."
         name = path.rstrip("/").rsplit("/", 1)[-1].casefold()
         same = [file for file in files if file.rsplit("/", 1)[-1].casefold() == name]
-        close = f" Did you mean {same[0]!r}?" if same and same[0] != path else did_you_mean(path, files, limit=1)
-        more = f" and {len(files) - 20} more" if len(files) > 20 else ""
+        close = f" Did you mean {same[0]!r}?" if same and same[0] != path else nearest(path, files)
+        more = f" and {len(known) - len(files[:20])} more" if len(known) > len(files[:20]) else ""
         return f"Files: {', '.join(files[:20])}{more}.{close}"
 
     @contextmanager
     def _directory(self, parts: tuple[str, ...], path: str, *, create: bool = False) -> Iterator[int]:
         """A descriptor of the directory that ``parts`` name; ``path`` is for error texts."""
-        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            for part in parts:
+            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:  # closed by a program that runs beside this call
+            raise ToolFault(f"the workspace cannot be opened now: {error.strerror}") from None
+        try:
+            for part in map(_stored, parts):
                 try:
                     if create:
                         try:
@@ -216,11 +223,12 @@ class Workspace:
 
     def _walk(self, directory: int, prefix: str, found: list[Entry], depth: int) -> None:
         with os.scandir(directory) as scan:
-            names = sorted(scan, key=lambda item: item.name)
+            names = sorted(scan, key=lambda item: os.fsencode(item.name))
         for item in names:
             if len(found) >= MAX_ENTRIES:
                 return
-            path = f"{prefix}/{item.name}" if prefix else item.name
+            name = os.fsencode(item.name).decode("utf-8", "surrogateescape")
+            path = f"{prefix}/{name}" if prefix else name
             try:
                 status = os.stat(item.name, dir_fd=directory, follow_symlinks=False)
             except FileNotFoundError:  # a program that runs beside this call
@@ -249,6 +257,21 @@ class Workspace:
         return ToolFault(f"{quoted(path)} cannot be opened: {error.strerror}")
 
 
-def quoted(path: str) -> str:
-    """A path as error texts give it: in quotes, and not too long."""
-    return repr(path if len(path) <= 200 else path[:200] + "…")
+def nearest(text: str, known: Iterable[str]) -> str:
+    """`` Did you mean …?`` for the one name close to ``text``, or nothing; no look at what is too long for a name."""
+    return did_you_mean(text, known, limit=1) if len(text) <= 3 * MAX_ECHO else ""
+
+
+def _stored(name: str) -> str:
+    """A name as the system calls take it, so that it is stored in UTF-8, whatever the locale."""
+    return os.fsdecode(name.encode("utf-8", "surrogateescape"))
+
+
+def clip(text: str, limit: int) -> str:
+    """``text`` in at most ``limit`` characters, with an ellipsis where it was cut."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(text: str) -> str:
+    """A path or other text of the model's as error texts give it: in quotes, and not too long."""
+    return repr(clip(text, MAX_ECHO))

@@ -3,10 +3,13 @@
 import io
 import os
 import socket
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import pytest
-from gaia_tools import served
+from gaia_tools import REPOSITORY, served
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +147,65 @@ async def test_paths_as_programs_see_them_work_everywhere(nest):
     async with served(nest) as session:
         for path in ("a.txt", "./a.txt", "/workspace/a.txt", "/workspace//./a.txt"):
             assert await session.ok("read_document", path=path) == "alpha"
+
+
+@pytest.mark.parametrize("tool", ["read_document", "read_table", "view_image", "unpack_archive", "list_files"])
+async def test_an_error_gives_little_of_the_path_back(nest, tool):
+    (nest / ("y" * 250)).write_text("x")
+    async with served(nest) as session:
+        text = await session.refused(tool, path="x" * 3000 + ".txt")
+    assert "x" * 70 in text and "x" * 81 not in text and "y" * 81 not in text and len(text) < 500
+
+
+LOCALES = {"absent": "xx_XX", "latin-1": "de_DE.ISO-8859-1", "C": "C", "UTF-8": "C.UTF-8"}
+
+
+def test_files_are_the_same_in_every_locale(tmp_path):
+    """Names in other scripts are stored in UTF-8 and read again, whatever Python makes of the locale."""
+    code = """
+        import sys
+        from pathlib import Path
+        from envs.gaia.tools import ToolContext, Workspace, build
+        from envs.gaia.tools.base import ToolFault
+        tools = build(ToolContext(Workspace(Path(sys.argv[1])), sandbox="none"))
+        said = []
+        for name, arguments in (
+            ("list_files", {}), ("read_document", {"path": "é/Łódź.txt"}), ("read_document", {"path": "ü.txt"}),
+            ("run_python", {"path": "é/ß.py", "_cancelled": __import__("threading").Event()}),
+            ("list_files", {"path": "日本"}), ("list_files", {}),
+        ):
+            try:
+                said.append(str(tools[name].function(**arguments)))
+            except ToolFault as fault:
+                said.append(f"fault: {fault}")
+        sys.stdout.buffer.write("\\n".join(said).encode("utf-8", "surrogateescape"))
+    """
+    script, said = tmp_path / "script.py", {}
+    script.write_text(textwrap.dedent(code), encoding="utf-8")
+    for name, locale in LOCALES.items():
+        root = tmp_path / name
+        (root / "é").mkdir(parents=True)
+        (root / "é/Łódź.txt").write_text("inside")
+        (root / "é/ß.py").write_text("import os\nopen('ñ.txt', 'w').close()\nprint(__file__)", encoding="utf-8")
+        said[name] = subprocess.run(
+            [sys.executable, str(script), str(root)],
+            cwd=REPOSITORY,
+            env={
+                **os.environ,
+                "LC_ALL": locale,
+                "PYTHONUTF8": "0",
+                "PYTHONCOERCECLOCALE": "0",
+                "PYTHONPATH": str(REPOSITORY),
+            },
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout.decode()
+    assert len(set(said.values())) == 1
+    lines = said["UTF-8"].splitlines()
+    assert lines[:3] == ["é/ß.py (53 bytes)", "é/Łódź.txt (6 bytes)", "inside"]
+    assert lines[3].startswith("fault: there is no 'ü.txt'. Files: é/ß.py, é/Łódź.txt.")
+    assert lines[4] == "/workspace/é/ß.py" and lines[5].startswith("fault: there is no '日本'")
+    assert lines[-1] == "ñ.txt (0 bytes)"
 
 
 def test_a_file_over_the_limit_is_refused(tmp_path):
