@@ -68,7 +68,17 @@ def env(make):
 # ---- the Gymnasium contract ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("toolchain", [IN_PROCESS, STDIO], ids=["in process", "stdio"])
+FOREIGN = {
+    "mcpServers": {
+        "everything": {
+            "command": str(Path(__file__).parents[2] / ".interop/node_modules/.bin/mcp-server-everything"),
+            "tools": ["echo", "get-sum"],  # of its tools those that no clock or file decides
+        }
+    }
+}
+
+
+@pytest.mark.parametrize("toolchain", [IN_PROCESS, FOREIGN], ids=["in process", "a foreign stdio server"])
 def test_gymnasiums_checker_passes_with_warnings_as_errors(toolchain):
     gym.register("Test/Small-v0", entry_point=lambda **kw: ToolEnv(toolchain, TASKS, **kw))
     try:
