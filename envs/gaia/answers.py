@@ -25,7 +25,18 @@ _SPACES = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f\u2002\u2003\u3000"), 
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff\u00ad"), None)
 _LETTERS = {ord(a): b for a, b in {"ø": "o", "đ": "d", "ł": "l", "æ": "ae", "œ": "oe", "ı": "i", "ð": "d"}.items()}
 """Letters that are no letter with an accent to Unicode; ``casefold`` has seen to sharp s."""
-_TIDY = {**_DASHES, **_QUOTES, **_SPACES, **_INVISIBLE}
+_FORMS = {
+    code: unicodedata.normalize("NFKC", chr(code))
+    for first, last in ((0xFF01, 0xFFEE), (0xFE50, 0xFE6B), (0x2160, 0x217F), (0x2103, 0x2103), (0x2109, 0x2109))
+    for code in range(first, last + 1)
+}
+"""Full-width, half-width and small forms, Roman numerals and degrees: the same text in another type. Superscripts,
+circled digits and the rest of what Unicode calls compatible are not: 1² is not 12."""
+_SUBSCRIPTS = {0x2080 + digit: str(digit) for digit in range(10)}
+_POWERS = {"²": "2", "³": "3"}
+_TIDY = {**_FORMS, **_DASHES, **_QUOTES, **_SPACES, **_INVISIBLE}
+_WRAPPERS = (*((mark, mark) for mark in ("**", "__", "*", "_", '"', "'", "$")), ("(", ")"), ("[", "]"))
+"""What is written around an answer: Markdown's marks (backticks are quotes by then), quotes, TeX's, brackets."""
 
 _PLAIN = r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+"
 _GROUPED = r"[0-9]{1,3}(?P<sep>[, '_])[0-9]{3}(?:(?P=sep)[0-9]{3})*(?:\.[0-9]+)?"
@@ -77,38 +88,49 @@ UNITS: tuple[frozenset[str], ...] = tuple(
 """Names of the same unit."""
 
 
-def tidy(text: str) -> str:
-    """Text with one kind of dash, quote and space, without what wraps an answer (quotes, backticks, bold marks)."""
+def tidy(text: str, *, stop: bool = True) -> str:
+    """Text with one kind of dash, quote and space, without what wraps an answer (quotes, brackets, Markdown's marks).
+
+    Args:
+        text: any.
+        stop: also take off one full stop at the end, inside the wrapping or outside.
+    """
     text = unicodedata.normalize("NFC", text).translate(_TIDY)
-    text = re.sub(r"^\s*(?:final answer|answer)\s*:\s*", "", text, flags=re.IGNORECASE)
-    text = re.sub(r"[ \t\r\f\v]+", " ", text).strip()
+    text = unicodedata.normalize("NFC", re.sub(r"[ \t\r\f\v]+", " ", text)).strip()
     while len(text) > 1:
-        inner = next((text[len(w) : -len(w)] for w in ("**", "__", '"', "'") if _wrapped(text, w)), None)
-        if inner is None:
+        inner = _LABEL.sub("", text)
+        if inner == text and stop and text.endswith(".") and text[-2] != ".":
+            inner, stop = text[:-1], False
+        if inner == text:
+            inner = next((text[len(a) : -len(b)] for a, b in _WRAPPERS if _wrapped(text, a, b)), text)
+        if inner == text:
             break
         text = inner.strip()
     return text
 
 
-def _wrapped(text: str, mark: str) -> bool:
+_LABEL = re.compile(r"(?:final answer|answer)\s*:\s*", flags=re.IGNORECASE)
+
+
+def _wrapped(text: str, opening: str, closing: str) -> bool:
     """Between two marks, which do not occur inside: ``"a", "b"`` is not one quoted thing."""
-    inner = text[len(mark) : -len(mark)]
-    return len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark) and mark not in inner
+    if not (text.startswith(opening) and text.endswith(closing)):
+        return False
+    inner = text[len(opening) : -len(closing)]
+    return len(text) > len(opening) + len(closing) and opening not in inner and closing not in inner
 
 
-def read_number(text: str, unit: str | None = None) -> Fraction | None:
+def read_number(text: str, unit: str | None = None, *, ratios: bool = True) -> Fraction | None:
     """The number that ``text`` writes, with or without its unit; None where it writes none, or another unit.
 
-    Thousands may be grouped in threes; 1.5e3, 1.5 x 10^3 and 3/4 are numbers.
+    Thousands may be grouped in threes; 1.5e3 and 1.5 x 10^3 are numbers, and so is 3/4 where ``ratios`` are taken.
     """
     text = tidy(text)
     if not text or len(text) > MAX_CHARS:
         return None
-    text = unicodedata.normalize("NFKC", text).translate(_TIDY)  # full-width digits and signs
-    if text.endswith(".") and text[-2:-1].isalnum():  # a full stop
-        text = text[:-1]
+    text = _plain_powers(text)
     for candidate in _without_unit(text, unit):
-        if ratio := _RATIO.fullmatch(candidate):
+        if ratios and (ratio := _RATIO.fullmatch(candidate)):
             if int(ratio["under"]) == 0:
                 return None
             value = Fraction(int(ratio["over"]), int(ratio["under"]))
@@ -138,7 +160,7 @@ def _without_unit(text: str, unit: str | None) -> Iterator[str]:
             rest = text[: len(text) - len(name)].rstrip()
             if rest:
                 yield rest
-        if lower.startswith(name) and not name[-1].isalnum():
+        if lower.startswith(name) and (not name[-1].isalnum() or lower[len(name) :][:1] == " "):  # USD 5
             yield text[len(name) :].lstrip()
         if lower[:1] in "+-" and lower[1:].startswith(name) and not name[-1].isalnum():  # -$5
             yield text[0] + text[1 + len(name) :].lstrip()
@@ -146,8 +168,13 @@ def _without_unit(text: str, unit: str | None) -> Iterator[str]:
 
 def unit_names(unit: str) -> frozenset[str]:
     """Every name of a unit, in lower case; itself alone where it is none of :data:`UNITS`."""
-    name = " ".join(unit.lower().split())
+    name = _plain_powers(" ".join(unit.lower().split()))
     return frozenset({name}).union(*(names for names in UNITS if name in names and not _ambiguous(name, names)))
+
+
+def _plain_powers(text: str) -> str:
+    """Square and cubic units as they are typed: km2 for km²."""
+    return re.sub(r"(?<=[^\W\d_])[²³]", lambda power: _POWERS[power[0]], text)
 
 
 def _ambiguous(name: str, names: frozenset[str]) -> bool:
@@ -165,6 +192,9 @@ _MONTHS = {
 }
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
+_MIDNIGHT = r"(?<=[0-9]{2})[t ]00:00(?::00(?:\.0{1,9})?)?(?:z|\+00:00)?$"
+"""How programs end a date that has no time."""
+
 Date = tuple[int, int | None, int | None]
 """Year, month, day; the latter may be unknown."""
 
@@ -179,7 +209,7 @@ def read_date(text: str) -> Date | None:
         found = [i for i, day in enumerate(_DAYS) if match[1] in (day, day[:3], day[:4])]
         if found:
             weekday, text = found[0], text[match.end() :]
-    date = _date_parts(text.rstrip("."))
+    date = _date_parts(re.sub(_MIDNIGHT, "", text))
     if date is None:
         return None
     year, month, day = date
@@ -207,6 +237,8 @@ def _date_parts(text: str) -> Date | None:
     ):
         d, month, y = (match[1], match[2], match[3]) if match[1] else (match[5], match[4], match[6])
         return (int(y), _MONTHS[month], int(d)) if month in _MONTHS else None
+    if (match := re.fullmatch(rf"{year},? {name} {day}", text)) and match[2] in _MONTHS:
+        return int(match[1]), _MONTHS[match[2]], int(match[3])
     if (match := re.fullmatch(rf"{name},? {year}", text)) and match[1] in _MONTHS:
         return int(match[2]), _MONTHS[match[1]], None
     if match := re.fullmatch(rf"([0-9]{{1,2}})([-/.])([0-9]{{1,2}})\2{year}", text):
@@ -226,7 +258,7 @@ def fold(text: str) -> str:
     Where nothing is left, the tidied text itself.
     """
     whole = tidy(text)
-    text = unicodedata.normalize("NFKD", whole).translate(_TIDY).casefold()
+    text = unicodedata.normalize("NFD", whole).translate(_SUBSCRIPTS).casefold()
     text = "".join(c for c in text if not unicodedata.combining(c))
     text = text.translate(_LETTERS)
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)  # thousands
@@ -238,9 +270,15 @@ def fold(text: str) -> str:
     return " ".join(text.split()) or whole
 
 
-def fold_code(text: str, *, case: bool) -> str:
-    """An identifier for comparing: only what wraps it is taken off, and case where it does not count."""
-    text = unicodedata.normalize("NFKC", tidy(text)).translate(_TIDY)
+def fold_code(text: str, *, case: bool, stop: bool = True) -> str:
+    """An identifier for comparing: only what wraps it is taken off, and case where it does not count.
+
+    Args:
+        text: any.
+        case: whether case counts.
+        stop: whether a full stop at the end is the sentence's, not the identifier's.
+    """
+    text = tidy(text, stop=stop)
     return text if case else text.casefold()
 
 

@@ -12,9 +12,11 @@ with ``text`` (the true answer, as one would write it), ``type``, and by type:
 =========  ====================================================================================================
 int        ``unit`` (may stand with the answer or not; another unit is wrong)
 float      ``unit``; ``tolerance`` (absolute), ``rel_tolerance`` (default 1e-9); ``decimals``: how many the question
-           asks for, where it does (an answer with more is wrong)
+           asks for, where it does (an answer with more is wrong); a ratio such as 7/2 is taken where the truth is no
+           whole number and no ``decimals`` are asked for
 string     case, accents, quotes, prose punctuation do not count; ``aliases``: other true texts
-code       character by character; ``case``: whether case counts (default false); ``aliases``
+code       character by character, but for a full stop at the end; ``case``: whether case counts (default false);
+           ``aliases``
 date       ISO text, whole or year and month or year; any unambiguous way to write it is taken
 list       ``values``: the true items where ``text`` cannot just be split at commas or semicolons; ``ordered``
            (default true); ``items``: a type, or a specification without text, for the items (default string)
@@ -166,15 +168,23 @@ class Truth:
         """The text as a value of this type; None where it is none."""
         match self.type:
             case "int" | "float":
-                return answers.read_number(text, self.unit)
+                return answers.read_number(text, self.unit, ratios=self._takes_ratios)
             case "date":
                 return answers.read_date(text)
             case "code":
-                return answers.fold_code(text, case=self.case)
+                return answers.fold_code(text, case=self.case, stop=not self.text.rstrip().endswith("."))
             case "string":
                 return answers.fold(text)
             case _:
                 return [self._item(value) for value in self._true_items()]
+
+    @property
+    def _takes_ratios(self) -> bool:
+        """7/2 is taken for 3.5; 34/2 for 17 or 1933/10 for "one decimal" is a sum that was not done."""
+        if self.type != "float" or self.decimals is not None:
+            return False
+        value = answers.read_number(self.text, self.unit)
+        return value is not None and value.denominator != 1
 
     def _equal(self, value: Any, truth: Any) -> bool:
         if self.type != "float":
@@ -193,10 +203,11 @@ class Truth:
     def _judge_list(self, submitted: str) -> tuple[bool, str]:
         truths = [self._item(text) for text in self._true_items()]
         values = [truth._read(truth.text) for truth in truths]
+        reader = next((truth for truth in truths if not truth._takes_ratios), truths[0])
         reason = f"{len(truths)} items were expected"
         for items in answers.splits(submitted):
             if len(items) == len(truths) <= MAX_ITEMS:
-                given = [truths[0]._understood(item)[0] for item in items]
+                given = [reader._understood(item)[0] for item in items]
                 wrong = None if None in given else self._mismatch(truths[0], values, given)
                 if wrong == "":
                     return True, "right"

@@ -1,5 +1,6 @@
 """Both scorers: what the public one says (faults included), and what is right."""
 
+import datetime
 import math
 import re
 import string
@@ -233,7 +234,25 @@ STRICT = [
     (KM, "1.7e1", True),
     (KM, "1.7 x 10^1", True),
     (KM, "1.7×10¹", False),
-    (KM, "34/2", True),
+    (KM, "34/2", False),  # a sum that was not done
+    (KM, "17/1", False),
+    (KM, "¹⁷", False),
+    (KM, "①⑦", False),
+    (KM, "𝟏𝟕", False),
+    (KM, "17²", False),
+    (KM, "(17)", True),
+    (KM, "$17$", True),
+    (KM, "`17`.", True),
+    (KM, "(17 km).", True),
+    (KM, "(-17)", False),
+    (KM, "17..", False),
+    (KM, "**Answer: 17**", True),
+    ({"text": "9", "type": "int", "unit": "km²"}, "9 km²", True),
+    ({"text": "9", "type": "int", "unit": "km²"}, "9 km^2", True),
+    ({"text": "9", "type": "int", "unit": "km2"}, "9 km²", True),
+    ({"text": "9", "type": "int", "unit": "km2"}, "9 km³", False),
+    ({"text": "9", "type": "int", "unit": "%"}, "９％", True),
+    ({"text": "9", "type": "int", "unit": "°C"}, "9 ℃", True),
     (KM, "17/0", False),
     (KM, "17.0000000001", False),
     (KM, "0x11", False),
@@ -258,6 +277,7 @@ STRICT = [
     (whole("1234567"), "1,234 567", False),
     (DOLLARS, "$1,200", True),
     (DOLLARS, "1200 USD", True),
+    (DOLLARS, "USD 1200", True),
     (DOLLARS, "1200 dollars", True),
     (DOLLARS, "-$1200", False),
     (DOLLARS, "€1200", False),
@@ -271,6 +291,12 @@ STRICT = [
     ({"text": "3.5 kg", "type": "float", "unit": "kg"}, "3.5", True),
     (KG, "3.50", True),
     (KG, "7/2", True),
+    (KG, "7/3", False),
+    ({"text": "17", "type": "float"}, "34/2", False),
+    ({"text": "193.3", "type": "float", "decimals": 1}, "1933/10", False),
+    ({"text": "1/3", "type": "float"}, "1/3", True),
+    ({"text": "0.5, 17", "type": "list", "items": "float"}, "0.5, 34/2", False),
+    ({"text": "0.5, 0.25", "type": "list", "items": "float"}, "1/2, 1/4", True),
     (KG, "3,5", False),
     (KG, "3.5000001", False),
     (KG, "3.5000000000001", True),
@@ -331,6 +357,15 @@ STRICT = [
     (text("10:30"), "10:30", True),
     (text("10:30"), "1030", False),
     (text("x^2"), "x2", False),
+    (text("102"), "10²", False),
+    (text("10²"), "102", False),
+    (text("1 1/2"), "1½", False),
+    (text("H2O"), "H₂O", True),
+    (text("Henry VIII"), "Henry Ⅷ", True),
+    (text("New Haven"), "**New Haven**.", True),
+    (text("New Haven"), "*New Haven*", True),
+    (text("New Haven"), "“New Haven.”", True),
+    (text("New Haven"), "Ｎｅｗ　Ｈａｖｅｎ", True),
     # codes
     (code("AB-12"), "ab-12", True),
     (code("AB-12", case=True), "ab-12", False),
@@ -338,6 +373,14 @@ STRICT = [
     (code("AB-12"), "AB12", False),
     (code("AB-12"), "AB 12", False),
     (code("AB-12"), " `AB-12` ", True),
+    (code("AB-12"), "AB-12.", True),
+    (code("AB-12"), "**AB-12**.", True),
+    (code("AB-12"), "AB-12..", False),
+    (code("AB-12."), "AB-12.", True),
+    (code("AB-12."), "AB-12", False),
+    (code("A2"), "A²", False),
+    (code("A2"), "A₂", False),
+    (code("AB-12"), "ＡＢ－１２", True),
     (code("1e3"), "1000", False),
     (code("0012"), "12", False),
     (code("ABC", aliases=["XYZ"]), "xyz", True),
@@ -361,6 +404,16 @@ STRICT = [
     (DATE, "5 March 24", False),
     (DATE, "2024-02-30", False),
     (DATE, "20240305", False),
+    (DATE, "2024 March 5", True),
+    (DATE, "2024, March 5", True),
+    (DATE, "2024 March 6", False),
+    (DATE, "2024-03-05T00:00:00", True),
+    (DATE, "2024-03-05 00:00", True),
+    (DATE, "2024-03-05T00:00:00.000Z", True),
+    (DATE, "2024-03-05T00:00:01", False),
+    (DATE, "2024-03-05T23:00:00+00:00", False),
+    (DATE, "(5 March 2024).", True),
+    (DATE, "５ March ２０２４", True),
     ({"text": "2024-03-15", "type": "date"}, "15/03/2024", True),
     ({"text": "2024-03-15", "type": "date"}, "03/15/2024", True),
     ({"text": "2024-03", "type": "date"}, "March 2024", True),
@@ -504,6 +557,57 @@ def test_dates_in_every_format_and_no_other_date(day, other):
     assert all(score(spec, w).value == 1.0 for w in written(day))
     if other != day:
         assert all(score(spec, w).value == 0.0 for w in written(other))
+
+
+WRAPPED = [
+    mark.format(text)
+    for mark in (
+        "{}",
+        "**{}**",
+        "*{}*",
+        "__{}__",
+        "_{}_",
+        "`{}`",
+        "'{}'",
+        '"{}"',
+        "“{}”",
+        "({})",
+        "[{}]",
+        "${}$",
+        "**`{}`**",
+    )
+    for text in ("{}", "{}.")
+]
+WRAPPED += [f"{wrapped}." for wrapped in WRAPPED if not wrapped.endswith(".") and "{}." not in wrapped]
+KINDS = {
+    "int": st.integers(-(10**6), 10**6).map(str),
+    "float": FINITE,
+    "string": st.text("abcdefgh ", min_size=1, max_size=9).filter(str.strip),
+    "code": st.from_regex(r"[A-Z]{1,3}-?[0-9]{1,4}", fullmatch=True),
+    "date": st.dates(min_value=datetime.date(1000, 1, 1)).map(str),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.sampled_from(sorted(KINDS)))
+def test_wrapping_changes_no_verdict_of_any_type(data, kind):
+    """Every wrapper, with a full stop in it, after it or none, around the right answer and around another."""
+    truth, other = data.draw(KINDS[kind]), data.draw(KINDS[kind])
+    spec = Truth(truth, kind)
+    same = spec.judge(other)[0]
+    for wrapped in WRAPPED:
+        assert spec.judge(wrapped.format(truth)) == (True, "right"), wrapped
+        assert spec.judge(wrapped.format(other))[0] == same, wrapped
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(-200, 200), st.text("0123456789/.,-+()[]*_$eE x^²¹½１⁄' ", max_size=8))
+def test_what_scores_as_a_whole_number_has_its_value(value, answer):
+    """Anything taken for an integer is that integer to Python, once marks around it are gone: no sum, no guess."""
+    if score({"text": str(value), "type": "int"}, answer).value:
+        plain = answers.tidy(answer).replace("'", "").replace(",", "").replace("_", "").replace(" ", "")
+        plain = re.sub(r"x10\^\(?([-+]?[0-9]+)\)?", r"e\1", plain)
+        assert float(plain) == value and "/" not in plain
 
 
 WORDS = st.lists(
