@@ -186,7 +186,7 @@ def _act(task: MiniTask, path: str, names: Sequence[str], *, compute: bool = Tru
     rows = task.tables[path].rows
     noted = list(rows) if task.kind == "maximum" else list(names[:1]) if task.kind == "lookup" else list(names)
     facts, values = tuple(f"{name} {rows[name]}" for name in noted), [rows[name] for name in noted]
-    asked = task.prompt.split("what is the ")[1]
+    asked = task.prompt.split("what is the ")[1].replace(" plus ", "+").replace(" minus ", "-")
     read, note = PlanStep("read_table", {"path": path}, shows=facts), "".join(f"{line}\n" for line in (asked, *facts))
     if task.kind == "lookup" or not compute:
         return read, PlanStep("submit_answer", {"answer": str(values[0])}, content=note)
