@@ -19,6 +19,7 @@ package is imported when the first session opens.
 from aworld_gym.toolchain import compat, loop
 from aworld_gym.toolchain.config import ServerConfig, ToolchainConfig, load_config
 from aworld_gym.toolchain.session import ToolSession
+from aworld_gym.toolchain.shared import close_idle
 from aworld_gym.toolchain.stats import Stats, stats
 from aworld_gym.toolchain.toolchain import Toolchain
 
@@ -28,6 +29,7 @@ __all__ = [
     "ToolSession",
     "Toolchain",
     "ToolchainConfig",
+    "close_idle",
     "compat",
     "load_config",
     "loop",

@@ -8,16 +8,14 @@ imported when the first session opens, because importing it costs most of a seco
 from __future__ import annotations
 
 import functools
-import inspect
-import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any
 
-from aworld_gym.errors import ConfigError, MissingDependencyError, describe
-
-logger = logging.getLogger(__name__)
+from aworld_gym.errors import ConfigError, MissingDependencyError
 
 TESTED = "1.30 and 2.3"
 
@@ -25,6 +23,8 @@ CONNECTION_CLOSED = -32000
 """What the SDK's client puts into an error that it made up itself."""
 MAX_PAGES = 1000
 """Pages of a tool list at most."""
+MAX_TOOLS = 2000
+"""Tools of one server at most; a model could not be shown so many anyway."""
 
 
 @functools.cache
@@ -67,7 +67,56 @@ def api() -> SimpleNamespace:
         from mcp.server.fastmcp import FastMCP as Server  # type: ignore[attr-defined, no-redef]
         from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[no-redef]
     names.httpx, names.Error, names.Server, names.ToolError = httpx, Error, Server, ToolError
+    _leave_logging_alone(sys.modules[Server.__module__])
     return names
+
+
+_our_server: ContextVar[bool] = ContextVar("our_server", default=False)
+
+
+@contextmanager
+def making_servers() -> Iterator[None]:
+    """While it is entered, servers made in this context do not set up the program's logging, as the SDK has them do."""
+    token = _our_server.set(True)
+    try:
+        yield
+    finally:
+        _our_server.reset(token)
+
+
+def _leave_logging_alone(module: Any) -> None:
+    """Have the SDK set up the root logger only for servers that are not made for us: it does so for every one."""
+    original = getattr(module, "configure_logging", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def configure_logging(*args: Any, **kwargs: Any) -> None:
+        if not _our_server.get():
+            original(*args, **kwargs)
+
+    module.configure_logging = configure_logging
+
+
+async def ready() -> None:
+    """Import what sessions need, off the loop.
+
+    Raises:
+        MissingDependencyError: as :func:`api`.
+    """
+    from aworld_gym.toolchain import threads
+
+    if not _preload.cache_info().currsize:
+        await threads.factories.run(_preload)
+
+
+@functools.cache
+def _preload() -> None:
+    import jsonschema.validators  # noqa: F401
+    import referencing  # noqa: F401
+
+    if api().v2:
+        _tapped_dispatcher()
 
 
 # -- client ---------------------------------------------------------------------------------------------------
@@ -178,6 +227,8 @@ async def list_tools(session: Any) -> list[dict[str, Any]]:
         params = mcp.types.PaginatedRequestParams(cursor=cursor) if cursor else None
         page = await request(session, mcp.types.ListToolsRequest(params=params))
         tools += page.get("tools") or []
+        if len(tools) > MAX_TOOLS:
+            raise ValueError(f"it has {len(tools)} tools or more, and {MAX_TOOLS} are the most that are taken")
         cursor = page.get("nextCursor")
         if not cursor:
             return tools
@@ -221,6 +272,24 @@ def parse_message(line: bytes) -> Any:
     return mcp.SessionMessage(mcp.types.JSONRPCMessage.model_validate_json(line))
 
 
+def make_message(value: dict[str, Any]) -> Any:
+    """JSON as a session message.
+
+    Raises:
+        ValueError: it is not JSON-RPC.
+    """
+    mcp = api()
+    if mcp.v2:
+        return mcp.SessionMessage(mcp.types.jsonrpc_message_adapter.validate_python(value, by_name=False))
+    return mcp.SessionMessage(mcp.types.JSONRPCMessage.model_validate(value))
+
+
+def parts(message: Any) -> tuple[str | None, Any, Any]:
+    """The method (None: it is an answer), id and params of a session message."""
+    inner = getattr(message.message, "root", message.message)
+    return getattr(inner, "method", None), getattr(inner, "id", None), getattr(inner, "params", None)
+
+
 def dump_message(message: Any) -> bytes:
     """A session message as a line for a stdio server."""
     options = {"exclude_unset": True} if api().v2 else {"exclude_none": True}
@@ -244,105 +313,12 @@ def new_server(name: str, instructions: str | None = None, **kwargs: Any) -> Any
         ... def add(a: int, b: int) -> str:
         ...     return str(a + b)
     """
-    return _server_class()(name, instructions=instructions, **kwargs)
+    from aworld_gym.toolchain.serving import server_class
+
+    return server_class()(name, instructions=instructions, **kwargs)
 
 
 def __getattr__(name: str) -> Any:
     if name == "ToolError":  # mcp's own, for tools that want to fail with a plain message
         return api().ToolError
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_prototypes: dict[Any, Any] = {}  # tools without their functions, by what their schemas are made from
-_MAX_PROTOTYPES = 4096
-
-
-@functools.cache
-def _server_class() -> Any:
-    class Server(api().Server):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any):
-            # The SDK sets up the program's logging whenever a server is made. That is not a library's to do.
-            root = logging.getLogger()
-            handlers, level = root.handlers[:], root.level
-            super().__init__(*args, **kwargs)
-            root.handlers[:] = handlers
-            root.setLevel(level)
-
-        def add_tool(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("structured_output") is None:
-                kwargs["structured_output"] = False
-            # Making a tool's models and schema takes about a millisecond, and a factory makes the same tools for
-            # every episode: the functions differ, and what they are declared as does not.
-            key = _declaration(fn, args, kwargs)
-            prototype = _prototypes.get(key)
-            tools = self._tool_manager._tools
-            if prototype is not None and prototype.name not in tools:
-                tools[prototype.name] = prototype.model_copy(update={"fn": guarded(fn)})
-                return None
-            before = set(tools)
-            super().add_tool(guarded(fn), *args, **kwargs)
-            if key is not None and len(_prototypes) < _MAX_PROTOTYPES:
-                for name in tools.keys() - before:
-                    _prototypes[key] = tools[name].model_copy(update={"fn": _no_function})
-            return None
-
-    return Server
-
-
-def _declaration(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """All that a tool's name and schema depend on; None where that cannot be told."""
-    try:
-        key = (
-            (fn.__module__, fn.__code__, fn.__name__, fn.__doc__, fn.__defaults__),
-            tuple((fn.__kwdefaults__ or {}).items()),
-            tuple(fn.__annotations__.items()),
-            args,
-            tuple((k, v.model_dump_json() if hasattr(v, "model_dump_json") else v) for k, v in kwargs.items()),
-        )
-        hash(key)
-    except (AttributeError, TypeError):
-        return None
-    return key
-
-
-def _no_function() -> None:
-    raise AssertionError("a prototype was called")
-
-
-def guarded(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``fn`` as a coroutine function: threads for synchronous work, every failure a ``ToolError``."""
-    from aworld_gym.toolchain import threads
-
-    mcp = api()
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
-
-    @functools.wraps(fn)
-    async def tool(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if is_async:
-                return await fn(*args, **kwargs)
-            return await threads.tools.run(fn, *args, **kwargs)
-        except (mcp.ToolError, mcp.Error):
-            raise
-        except (ValueError, OSError) as error:  # what tools raise on purpose
-            raise mcp.ToolError(str(error) or type(error).__name__) from error
-        except Exception as error:
-            logger.warning("tool %s failed unexpectedly", getattr(fn, "__name__", fn), exc_info=True)
-            raise mcp.ToolError(describe(error)) from error
-
-    return tool
-
-
-def offload(server: Any) -> None:
-    """Make the synchronous tools of somebody's in-process high-level server run in our threads.
-
-    Otherwise mcp 1.x blocks the event loop in them, and 2.x waits for their end even when a call is cancelled.
-    """
-    from aworld_gym.toolchain import threads
-
-    manager = getattr(server, "_tool_manager", None)
-    if manager is None or isinstance(server, _server_class()):
-        return
-    for tool in manager.list_tools():
-        if not tool.is_async:
-            tool.fn, tool.is_async = functools.partial(threads.tools.run, tool.fn), True

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aworld_gym.errors import AWorldGymError, InfraError, describe
-from aworld_gym.toolchain import compat, http, loop
+from aworld_gym.toolchain import compat, http, loop, messages
 from aworld_gym.toolchain.config import ServerConfig, fill
 from aworld_gym.toolchain.inprocess import make_server
 from aworld_gym.toolchain.process import ServerProcess, streams
@@ -49,7 +49,7 @@ def _forget_slots() -> None:
 
 
 class CallTimeout(Exception):
-    """A tool call got no answer within its deadline."""
+    """A tool call got no answer within its deadline. Its text, if any, says what came instead."""
 
 
 class Connection:
@@ -86,6 +86,7 @@ class Connection:
             InfraError: it does not start, does not answer in time, or has no tools.
             ConfigError: it can never work as configured.
         """
+        await compat.ready()  # importing `mcp` takes seconds on a busy machine, none of them the server's
         if config.kind != "stdio":
             return await cls._open(config, episode, timeout)
         async with _starting():  # waiting for others to start does not count
@@ -117,6 +118,7 @@ class Connection:
         if self.dead is not None:
             raise InfraError(self.dead.kind, self.dead.args[0], server=self.config.name, delivered=False)
         counters.calls += 1
+        noise = self._process.noise_lines if self._process is not None else 0
         # A task of its own: whatever cancels it is seen here, and one that cannot be stopped can be left behind.
         task = asyncio.create_task(compat.call_tool(self._session, name, arguments))
         self._calls.add(task)
@@ -131,7 +133,8 @@ class Connection:
             self.clean, self.timed_out = False, True
             task.cancel()
             counters.timeouts += 1
-            raise CallTimeout
+            noisy = self._process is not None and self._process.noise_lines > noise
+            raise CallTimeout(self._process.noise_words() if self._process is not None and noisy else "")
         if not task.cancelled() and task.exception() is None:
             return _checked(task.result())
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
@@ -154,9 +157,14 @@ class Connection:
         # that it does not know `ping` is an answer too
         return not ping.cancelled() and (error is None or self._meaning(error) is None)
 
-    async def unchanged(self) -> bool:
-        """Whether the server still lists the tools it listed at first."""
-        return same_tools(await compat.list_tools(self._session), self.tools)
+    async def unchanged(self, timeout: float) -> bool:
+        """Whether the server still lists, in time, the tools it listed at first."""
+        try:
+            async with asyncio.timeout(timeout):
+                return same_tools(await compat.list_tools(self._session), self.tools)
+        except Exception as error:
+            logger.info("server %r did not list its tools again: %s", self.config.name, describe(error))
+            return False
 
     def lost(self, error: InfraError) -> None:
         """Mark the session unusable; the first reason stays. Calls under way may still get their answers."""
@@ -223,7 +231,7 @@ class Connection:
         try:
             tools = await compat.list_tools(session)
         except Exception as error:
-            if self._meaning(error) is not None:
+            if not isinstance(error, ValueError) and self._meaning(error) is not None:
                 raise
             text = f"it did not list its tools: {describe(error)}"
             raise InfraError("tools_unavailable", text, server=self.config.name) from error
@@ -249,7 +257,7 @@ class Connection:
                     async with compat.client_session(read, write) as session:
                         yield session
             finally:
-                await process.aclose(kill=self._kill)
+                await self._end(process)
         elif config.kind == "python":
             assert self._episode is not None
             server = await make_server(config, self._episode.context)
@@ -261,6 +269,20 @@ class Connection:
                 compat.client_session(read, write) as session,
             ):
                 yield session
+
+    async def _end(self, process: ServerProcess) -> None:
+        """End the server, however often this task is cancelled meanwhile."""
+        ending = asyncio.create_task(process.aclose(kill=self._kill))
+        cancelled: asyncio.CancelledError | None = None
+        while not ending.done():
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if self._kill:
+                    process.kill()
+        if cancelled is not None:
+            raise cancelled
 
     # -- what failures mean -----------------------------------------------------------------------------------
 
@@ -277,7 +299,7 @@ class Connection:
             if isinstance(leaf, AWorldGymError):
                 return leaf
             protocol = compat.protocol_error(leaf)
-            known = http.failure(protocol[2], self.config.name) if protocol else None
+            known = messages.failure(protocol[2], self.config.name) if protocol else None
             if known is not None:
                 return known
         if self.dead is not None and self.config.kind != "stdio":
@@ -295,7 +317,7 @@ class Connection:
         if protocol is None:
             return InfraError("session_lost", describe(error), server=self.config.name)
         code, message, data = protocol
-        known = http.failure(data, self.config.name)
+        known = messages.failure(data, self.config.name)
         if known is not None:
             return known
         if code == compat.CONNECTION_CLOSED and (message == "Connection closed" or message.startswith("SSE stream")):
@@ -315,7 +337,7 @@ class Connection:
         self.clean = False
         if self._process is not None and self.dead is not None and self.dead.kind == "server_died":
             await self._process.settle()  # for its exit status and last words
-            self.dead = failure = self._failed("server_died", "it ended during a call.")
+            self.dead = failure = self._failed("server_died", "its output ended during a call.")
         elif self.dead is not None and isinstance(error, asyncio.CancelledError):
             failure = InfraError(self.dead.kind, self.dead.args[0], server=self.config.name)  # ended by `broken`
         self.lost(failure)

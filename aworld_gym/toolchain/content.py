@@ -10,9 +10,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aworld_gym.toolchain.jsontext import deeper
 from aworld_gym.types import ToolResult
 
 Part = dict[str, Any]
+
+MAX_DEPTH = 100
+"""Levels of a call's arguments at most."""
 
 
 def tool_result(
@@ -73,8 +77,10 @@ def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A call's arguments as they can be sent: JSON in UTF-8.
 
     Raises:
-        ValueError: they hold something else, such as NaN.
+        ValueError: they hold something else, such as NaN, or are nested too deep for the SDK to send.
     """
+    if deeper(arguments, MAX_DEPTH):
+        raise ValueError(f"they are nested more than {MAX_DEPTH} levels deep")
     try:
         text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
     except TypeError as error:

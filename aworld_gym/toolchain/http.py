@@ -3,7 +3,7 @@
 The SDK's HTTP transports let a broken connection end the whole session, drop what a server said when it refused,
 and (1.x) leave a caller waiting when a reply breaks off. Here every such failure becomes a JSON-RPC error *answer*
 to the request that met it: the session stays alive, and the caller reads what happened, and whether the request can
-have reached the server, from the error's data (:func:`failure`).
+have reached the server, from the error's data (``messages.failure``).
 """
 
 from __future__ import annotations
@@ -17,21 +17,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aworld_gym.errors import InfraError, describe
-from aworld_gym.toolchain import compat
+from aworld_gym.toolchain import compat, messages
+from aworld_gym.toolchain.jsontext import mended
 
-_MARK = "aworld_gym"
-_CODE = -32099  # of answers made here; within the range that JSON-RPC leaves to implementations
 _BODY_CHARS = 500
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
-
-
-def failure(data: Any, server: str) -> InfraError | None:
-    """The failure that an answer made here describes, or None if ``data`` is of another origin."""
-    mark = data.get(_MARK) if isinstance(data, dict) else None
-    if not isinstance(mark, dict):
-        return None
-    return InfraError(mark["kind"], mark["message"], server=server, delivered=mark["delivered"])
 
 
 def new_client(config: Any, report: Callable[[InfraError], None]) -> Any:
@@ -104,7 +95,7 @@ def _client_class() -> Any:
                         del held[:end]
                         # events with an id can be asked for again, and the SDK does so
                         resumable = resumable or re.search(rb"(^|[\r\n])id:", events) is not None
-                        yield events
+                        yield mended(events)
             except httpx.TransportError as error:
                 why = describe(error)
             if not resumable:  # the SDK stops reading at the first answer, so this one is seen only where none came
@@ -135,6 +126,7 @@ def _client_class() -> Any:
             if response.status_code >= 400:
                 return self._answer(request, self._error(*_refusal(request, response)), _rpc_code(response))
             if self._streamable and request.method == "POST" and response.status_code < 300:
+                response = _mended(request, response)
                 wrong = _wrong(request, response)
                 if wrong is not None:
                     return self._answer(request, self._error("server_protocol", f"{_origin(request)} {wrong}"))
@@ -165,6 +157,15 @@ def _client_class() -> Any:
 
 def _is(response: Any, kind: str) -> bool:
     return bool(response.headers.get("content-type", "").lower().startswith(kind))
+
+
+def _mended(request: Any, response: Any) -> Any:
+    """The response, with its JSON mended where that is needed."""
+    if not _is(response, "application/json") or (content := mended(response.content)) is response.content:
+        return response
+    stale = ("content-length", "content-encoding", "transfer-encoding")
+    kept = {k: v for k, v in response.headers.items() if k not in stale}
+    return compat.api().httpx.Response(response.status_code, headers=kept, content=content, request=request)
 
 
 def _wrong(request: Any, response: Any) -> str | None:
@@ -204,9 +205,7 @@ def _rpc_id(request: Any) -> Any:
 
 
 def _rpc_error(request: Any, error: InfraError, code: int | None) -> bytes:
-    mark = {"kind": error.kind, "message": error.args[0], "delivered": error.delivered}
-    details = {"code": _CODE if code is None else code, "message": error.args[0], "data": {_MARK: mark}}
-    return json.dumps({"jsonrpc": "2.0", "id": _rpc_id(request), "error": details}).encode()
+    return json.dumps(messages.refusal(_rpc_id(request), error, code)).encode()
 
 
 def _rpc_code(response: Any) -> int | None:

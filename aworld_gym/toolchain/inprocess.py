@@ -9,6 +9,7 @@ from typing import Any
 from aworld_gym.errors import AWorldGymError, ConfigError, InfraError, describe, did_you_mean
 from aworld_gym.toolchain import compat, threads
 from aworld_gym.toolchain.config import ServerConfig
+from aworld_gym.toolchain.serving import offload
 from aworld_gym.types import EpisodeContext
 
 
@@ -21,17 +22,18 @@ async def make_server(config: ServerConfig, context: EpisodeContext) -> Any:
     """
     try:
         factory: Any = config.factory
-        if isinstance(factory, str):
-            factory = await threads.factories.run(_resolve, factory, config.name)
-        server = await threads.factories.run(factory, context, **config.kwargs)
-        if inspect.isawaitable(server):
-            server = await server
+        with compat.making_servers():
+            if isinstance(factory, str):
+                factory = await threads.factories.run(_resolve, factory, config.name)
+            server = await threads.factories.run(factory, context, **config.kwargs)
+            if inspect.isawaitable(server):
+                server = await server
     except AWorldGymError:
         raise
     except Exception as error:
         text = f"its factory raised {describe(error)}"
         raise InfraError("server_start_failed", text, server=config.name) from error
-    compat.offload(server)
+    offload(server)
     return server
 
 

@@ -240,7 +240,10 @@ def _shutdown() -> None:
 async def _run_callbacks() -> None:
     async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
         for callback in reversed(_callbacks):
-            await callback()
+            try:
+                await callback()
+            except Exception:  # the others must still run
+                logger.exception("closing tool sessions at exit failed")
 
 
 os.register_at_fork(after_in_child=_child_after_fork)

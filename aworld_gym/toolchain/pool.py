@@ -1,4 +1,4 @@
-"""Sessions that outlive an episode: those shared by all, and those started ahead."""
+"""Sessions that are started ahead of the episodes that will use them."""
 
 from __future__ import annotations
 
@@ -9,86 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aworld_gym.errors import AWorldGymError
-from aworld_gym.toolchain import loop
 from aworld_gym.toolchain.config import ServerConfig
 from aworld_gym.toolchain.connection import CallTimeout, Connection
 from aworld_gym.toolchain.workspace import Episode
 
 logger = logging.getLogger(__name__)
-
-
-# -- shared servers -------------------------------------------------------------------------------------------
-
-
-class Shared:
-    """One server's session for all episodes of this process.
-
-    A session that died, or that let a call time out, is not given to further episodes: the next :meth:`acquire`
-    opens another, and the old one closes when the last episode that uses it has ended.
-    """
-
-    def __init__(self, config: ServerConfig):
-        self.config = config
-        self.holds = 0
-        """Toolchains that are open on it; without one, nothing is kept for later."""
-        self._current: Connection | None = None
-        self._users: dict[Connection, int] = {}
-        self._lock = asyncio.Lock()
-
-    async def acquire(self, timeout: float) -> Connection:
-        """The session, opened if need be; give it back with :meth:`release`."""
-        async with self._lock:
-            current = self._current
-            if current is None or current.dead is not None or current.timed_out:
-                self._current = None
-                if current is not None and current not in self._users:
-                    await current.aclose(kill=current.dead is not None)
-                self._current = current = await Connection.open(self.config, None, timeout)
-            self._users[current] = self._users.get(current, 0) + 1
-            return current
-
-    async def release(self, connection: Connection) -> None:
-        """One user less."""
-        self._users[connection] -= 1
-        if self._users[connection] == 0:
-            del self._users[connection]
-        await self._tidy(connection)
-
-    async def drop(self) -> None:
-        """One toolchain less."""
-        self.holds -= 1
-        if self.holds == 0:
-            _shared.pop(self.config.key, None)
-            if self._current is not None:
-                await self._tidy(self._current)
-
-    async def _tidy(self, connection: Connection) -> None:
-        if connection in self._users:
-            return
-        if connection is not self._current:
-            await connection.aclose(kill=connection.dead is not None)
-        elif self.holds == 0:
-            self._current = None
-            await connection.aclose()
-
-
-_shared: dict[str, Shared] = {}
-
-
-def shared(config: ServerConfig) -> Shared:
-    """This process's :class:`Shared` for ``config``, with one hold more; let go with ``drop``."""
-    found = _shared.setdefault(config.key, Shared(config))
-    found.holds += 1
-    return found
-
-
-@loop.after_fork
-def _forget() -> None:
-    loop.keep_forever(dict(_shared))
-    _shared.clear()
-
-
-# -- sessions started ahead -----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -207,7 +132,7 @@ async def _reset(connection: Connection, timeout: float) -> bool:
     assert connection.config.reset_tool is not None
     try:
         result = await connection.call(connection.config.reset_tool, {}, timeout)
-        if result.get("isError") is True or not await connection.unchanged():
+        if result.get("isError") is True or not await connection.unchanged(timeout):
             raise ValueError(f"the reset gave {str(result)[:200]}")
     except (AWorldGymError, CallTimeout, ValueError) as error:
         logger.warning("server %r: not reused: %s", connection.config.name, error or "its reset timed out")

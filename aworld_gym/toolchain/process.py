@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import ConfigError, InfraError
-from aworld_gym.toolchain import compat, loop
+from aworld_gym.toolchain import loop
+from aworld_gym.toolchain.messages import Wire
 from aworld_gym.toolchain.stats import counters
 
 EXIT_GRACE_S = 1.0
@@ -56,15 +58,14 @@ class ServerProcess:
         full_env = {key: os.environ[key] for key in INHERITED_VARS if key in os.environ} | dict(env)
         if cwd is not None and not os.path.isdir(cwd):
             raise ConfigError(f"server {name!r}: its working directory {cwd!r} does not exist; correct `cwd`")
-        program = shutil.which(command, path=full_env.get("PATH", os.defpath))
-        if program is None and not (os.sep in command and cwd and os.access(os.path.join(cwd, command), os.X_OK)):
-            raise ConfigError(
-                f"server {name!r}: the command {command!r} was not found on PATH={full_env.get('PATH')!r}; "
-                "install it, or give its full path as `command`"
-            )
+        program = _find(name, command, full_env.get("PATH", os.defpath), cwd)
         self._stderr = _Tail()
         self._noise: collections.deque[str] = collections.deque(maxlen=3)
-        self._noise_lines = 0
+        self.noise_lines = 0
+        """Lines of its stdout so far that are no messages."""
+        self._output_over = False  # its stdout has ended
+        self._ending = False  # we have begun to end it
+        self._left_running = False  # it ran when we began to end it, so its exit status says nothing of it
         self._stdin: asyncio.WriteTransport | None = None
         self._outputs: list[asyncio.BaseTransport] = []
         self.exited = asyncio.get_running_loop().create_future()
@@ -73,7 +74,7 @@ class ServerProcess:
         try:
             self._popen = subprocess.Popen(
                 [sys.executable or "python3", "-I", "-S", _SPAWN, str(lifeline_r), str(os.getpid())]
-                + [str(EXIT_GRACE_S), program or command, *args],
+                + [str(EXIT_GRACE_S), program, *args],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -110,23 +111,35 @@ class ServerProcess:
 
     def noise(self, line: bytes) -> None:
         """Note a line of stdout that is no message."""
-        self._noise_lines += 1
+        self.noise_lines += 1
         self._noise.append(line[:200].decode(errors="replace"))
+
+    def output_over(self) -> None:
+        """Note that its stdout has ended, if that is not our doing."""
+        self._output_over = self._output_over or not self._ending
+
+    def noise_words(self) -> str:
+        """What it printed that is no message, for an error message; empty if nothing."""
+        if not self.noise_lines:
+            return ""
+        return (
+            f"It printed {self.noise_lines} lines to stdout that are not MCP messages, such as "
+            f"{list(self._noise)}; a stdio server must log to stderr."
+        )
 
     def last_words(self) -> str:
         """What is known of the server's end, for an error message."""
         parts = []
-        if self.exited.done():
+        if self._output_over and (self._left_running or not self.exited.done()):
+            parts.append("The server closed its stdout, over which it must answer, and went on running.")
+        elif self.exited.done() and not self._left_running:
             status = self.exited.result()
             killer = {number.value + 128: number.name for number in signal.Signals}.get(status)
             parts.append(f"The server was killed by {killer}." if killer else f"The server exited with {status}.")
         tail = self._stderr.text()
         parts.append(f"Its stderr ends:\n{tail}" if tail else "It wrote nothing to stderr.")
-        if self._noise_lines:
-            parts.append(
-                f"It printed {self._noise_lines} lines to stdout that are not MCP messages, such as "
-                f"{list(self._noise)}; a stdio server must log to stderr."
-            )
+        if self.noise_lines:
+            parts.append(self.noise_words())
         return " ".join(parts)
 
     async def settle(self) -> None:
@@ -139,6 +152,9 @@ class ServerProcess:
         Args:
             kill: do not wait for it to exit by itself.
         """
+        if self._output_over and not kill:
+            await self.settle()  # it has most likely ended, and how is worth knowing
+        self._ending, self._left_running = True, self._left_running or not self.exited.done()
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.abort() if kill else self._stdin.close()
         elif self._stdin is None:  # connecting was broken off: close what no transport owns
@@ -146,12 +162,16 @@ class ServerProcess:
                 if pipe is not None:
                     pipe.close()
         if kill or not await self._wait(EXIT_GRACE_S):
-            self._signal(signal.SIGQUIT if kill else signal.SIGTERM)
+            self.kill() if kill else self._signal(signal.SIGTERM)
             if not await self._wait(KILL_WAIT_S):
                 self._signal(signal.SIGKILL)
                 await self._wait(KILL_WAIT_S)
         for transport in self._outputs:
             transport.close()
+
+    def kill(self) -> None:
+        """Have the server ended at once."""
+        self._signal(signal.SIGQUIT)
 
     async def _wait(self, timeout: float) -> bool:
         done, _ = await asyncio.wait((self.exited,), timeout=timeout)
@@ -192,6 +212,36 @@ class ServerProcess:
             self._stdin.abort()
         if not self.exited.done():
             self.exited.set_result(status)
+
+
+def _find(server: str, command: str, path: str, cwd: str | None) -> str:
+    """The program that ``command`` names: on ``path``, or, if it is a path itself, from ``cwd`` on.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    bare = os.sep not in command
+    found = shutil.which(command, path=path) if bare else os.path.join(cwd or "", command)
+    if found is not None and os.path.isfile(found) and os.access(found, os.X_OK):
+        return found if bare else command
+    words = command.split()
+    if found is not None and os.path.isdir(found):
+        problem = "is a directory; `command` must name a program"
+    elif found is not None and os.path.isfile(found):
+        problem = (
+            "is a file that may not be executed; make it executable (chmod +x), or give its interpreter as `command` "
+            "and the file in `args`"
+        )
+    elif len(words) > 1 and shutil.which(words[0], path=path) is not None:
+        problem = (
+            f'is no program, but {words[0]!r} is; split it: "command": {json.dumps(words[0])}, '
+            f'"args": {json.dumps(words[1:])}, and then the `args` there are'
+        )
+    elif bare:
+        problem = f"was not found on PATH={path!r}; install it, or give its full path as `command`"
+    else:
+        problem = "does not exist; correct `command`, or install it"
+    raise ConfigError(f"server {server!r}: the command {command!r} {problem}")
 
 
 class _Lines(asyncio.Protocol):
@@ -255,11 +305,11 @@ class _Tail(asyncio.Protocol):
 class _Writer:
     """The write side of the session's stream pair."""
 
-    def __init__(self, process: ServerProcess):
-        self._process = process
+    def __init__(self, process: ServerProcess, wire: Wire):
+        self._process, self._wire = process, wire
 
     async def send(self, message: Any) -> None:
-        if not self._process.write(compat.dump_message(message)):
+        if not self._process.write(self._wire.dump(message)):
             import anyio
 
             raise anyio.BrokenResourceError
@@ -283,11 +333,11 @@ async def streams(process: ServerProcess, on_end: Callable[[], None]) -> AsyncIt
 
     send, receive = anyio.create_memory_object_stream[Any](math.inf)
 
+    wire = Wire(process.noise)
+
     def on_line(line: bytes) -> None:
-        try:
-            message = compat.parse_message(line)
-        except ValueError:
-            process.noise(line)
+        message = wire.read(line)
+        if message is None:
             return
         try:
             send.send_nowait(message)
@@ -295,12 +345,13 @@ async def streams(process: ServerProcess, on_end: Callable[[], None]) -> AsyncIt
             pass  # the session is closing
 
     def ended() -> None:
+        process.output_over()
         on_end()
         send.close()
 
     try:
         await process.connect(on_line, ended)
-        yield receive, _Writer(process)
+        yield receive, _Writer(process, wire)
     finally:
         send.close()
         receive.close()

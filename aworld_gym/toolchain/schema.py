@@ -1,21 +1,24 @@
-"""MCP tools to OpenAI tools: names, schemas, and the checking of arguments. Knows no server and no session."""
+"""MCP tools to OpenAI tools: names and schemas. Knows no server and no session."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
+
+from aworld_gym.toolchain.jsontext import deeper
 
 logger = logging.getLogger(__name__)
 
 MAX_NAME = 64
 MAX_INLINED_CHARS = 65_536
 """A schema that would be larger than this with its references inlined keeps them."""
+MAX_DEPTH = 100
+"""Levels of a schema at most: much of what handles it afterwards (templates, copies) is recursive."""
+_MAX_VISITS = 100_000  # nodes looked at for references that lead back to themselves
 
 _SCHEMA = (
     "items additionalItems contains additionalProperties propertyNames unevaluatedItems unevaluatedProperties "
@@ -24,7 +27,6 @@ _SCHEMA = (
 _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
 _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment")
-_MAX_COMPLAINTS = 5
 
 
 # -- names ----------------------------------------------------------------------------------------------------
@@ -79,9 +81,12 @@ def parameters(schema: Any) -> dict[str, Any]:
     """A tool's ``inputSchema`` as an OpenAI ``parameters`` object.
 
     Everything is kept. Local references are inlined where that is finite and not huge; recursive ones stay, with
-    the definitions they need.
+    the definitions they need. Only of a schema of more than 100 levels nothing but the outermost is kept.
     """
     schema = dict(schema) if isinstance(schema, Mapping) else {}
+    if deeper(schema, MAX_DEPTH):
+        logger.warning("a tool's schema is nested more than %d levels deep; only its outermost is kept", MAX_DEPTH)
+        schema = _outermost(schema)
     if schema.get("type") != "object":  # arguments always are one, whatever the server wrote
         schema["type"] = "object"
     if not isinstance(schema.get("properties"), Mapping):
@@ -91,6 +96,18 @@ def parameters(schema: Any) -> dict[str, Any]:
         inlined = schema
     copy: dict[str, Any] = json.loads(json.dumps(inlined, default=str))
     return copy
+
+
+def _outermost(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schema says of its properties themselves, and nothing of what is inside them."""
+    properties = schema.get("properties")
+    known = {
+        name: {k: v for k, v in node.items() if k in ("type", *_ANNOTATIONS) and not isinstance(v, Mapping | list)}
+        for name, node in (properties.items() if isinstance(properties, Mapping) else ())
+        if isinstance(node, Mapping)
+    }
+    required = schema.get("required")
+    return {"properties": known} | ({"required": required} if isinstance(required, list) else {})
 
 
 class _TooLarge(Exception):
@@ -107,6 +124,7 @@ class _Inliner:
         self.loops: dict[str, bool] = {}
         """Whether a reference leads back to itself."""
         self.budget = MAX_INLINED_CHARS // 8  # subschemas visited
+        self.visits = 0
 
     def run(self) -> dict[str, Any] | None:
         """The schema with references inlined; None if it would be huge."""
@@ -167,7 +185,7 @@ class _Inliner:
         seen: set[str] = set()
         todo = [reference]
         while todo:
-            for found in _references(self.lookup(todo.pop())):
+            for found in self.references(self.lookup(todo.pop())):
                 if found not in seen:
                     seen.add(found)
                     todo.append(found)
@@ -188,132 +206,16 @@ class _Inliner:
                 return None
         return node
 
-
-def _references(node: Any) -> Iterable[str]:
-    if isinstance(node, Mapping):
-        if isinstance(node.get("$ref"), str):
-            yield node["$ref"]
-        for value in node.values():
-            yield from _references(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _references(value)
-
-
-# -- arguments ------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def _validator(schema: str) -> Any:
-    """The validator of a schema, given as JSON. Checking a schema takes milliseconds, and every env has its own tools.
-
-    Raises:
-        SchemaError, RecursionError: the schema is broken.
-    """
-    from jsonschema import validators
-    from jsonschema.validators import Draft202012Validator
-    from referencing import Registry
-
-    read = json.loads(schema)
-    cls = validators.validator_for(read, default=Draft202012Validator)
-    cls.check_schema(read)
-    return cls(read, registry=Registry())  # nothing is ever fetched
-
-
-class Arguments:
-    """Checks the arguments of one tool.
-
-    Args:
-        name: the tool's name as the model sees it.
-        schema: its ``parameters``. A schema that is itself broken checks nothing: the server will.
-    """
-
-    def __init__(self, name: str, schema: Mapping[str, Any]):
-        from jsonschema import SchemaError
-
-        self._name, self._schema = name, schema
-        try:
-            self._validator: Any = _validator(json.dumps(schema))
-        except (SchemaError, RecursionError) as error:
-            logger.warning("the schema of tool %r is broken, so its arguments are not checked: %s", name, error)
-            self._validator = None
-
-    def problem(self, arguments: Mapping[str, Any]) -> str | None:
-        """What is wrong with ``arguments``, for the model to read; None if nothing is."""
-        if self._validator is None:
-            return None
-        from referencing.exceptions import Unresolvable
-
-        try:
-            errors = sorted(self._validator.iter_errors(arguments), key=lambda e: (list(map(str, e.path)), e.message))
-        except (Unresolvable, RecursionError, re.error):
-            return None  # a schema that cannot be applied is the server's to judge
-        if not errors:
-            return None
-        complaints = list(dict.fromkeys(self._complaint(error, arguments) for error in errors))
-        more = f"; and {len(complaints) - _MAX_COMPLAINTS} more" if len(complaints) > _MAX_COMPLAINTS else ""
-        expected = ", ".join(self._signature())
-        return (
-            f"the arguments do not fit the schema of {self._name!r}: {'; '.join(complaints[:_MAX_COMPLAINTS])}{more}. "
-            f"It takes ({expected})."
-        )
-
-    def _complaint(self, error: Any, arguments: Mapping[str, Any]) -> str:
-        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path).lstrip(".")
-        at = f"`{where}`: " if where else ""
-        got = _short(error.instance)
-        match error.validator:
-            case "required":
-                missing = [name for name in error.validator_value if name not in error.instance]
-                name = next((m for m in missing if repr(m) in error.message), missing[0] if missing else "?")
-                known = error.schema.get("properties") or {}
-                misspelt = _close(name, [key for key in error.instance if key not in known])
-                hint = f" (it is not `{misspelt}`)" if misspelt else ""
-                return f"{at}`{name}` is required but missing{hint}"
-            case "additionalProperties" if error.validator_value is False:
-                known = error.schema.get("properties") or {}
-                extra = [key for key in error.instance if key not in known]
-                hints = [(key, _close(key, known)) for key in extra]
-                return at + ", ".join(
-                    f"`{k}` is not known" + (f" (is it `{hint}`?)" if hint else "") for k, hint in hints
-                )
-            case "type":
-                types = error.validator_value
-                return f"{at}expected {' or '.join(types) if isinstance(types, list) else types}, got {got}"
-            case "enum":
-                return f"{at}expected one of {_short(error.validator_value, 200)}, got {got}"
-            case "anyOf" | "oneOf":
-                return f"{at}{_alternatives(error)}, got {got}"
-            case _:
-                return f"{at}{error.message[:200]}"
-
-    def _signature(self) -> Iterable[str]:
-        required = self._schema.get("required") or ()
-        for name, schema in (self._schema.get("properties") or {}).items():
-            types = schema.get("type") if isinstance(schema, Mapping) else None
-            text = f"{name}: {'|'.join(types) if isinstance(types, list) else types or 'any'}"
-            yield text if name in required else f"{text} (optional)"
-
-
-def _alternatives(error: Any) -> str:
-    """What each branch of an ``anyOf`` wants."""
-    wants = []
-    for branch in error.validator_value:
-        kind = branch.get("type") if isinstance(branch, Mapping) else None
-        if isinstance(branch, Mapping) and "enum" in branch:
-            wants.append(f"one of {_short(branch['enum'], 200)}")
-        elif isinstance(kind, str):
-            wants.append(kind)
-    return f"expected {' or '.join(dict.fromkeys(wants))}" if wants else "does not fit any of the allowed forms"
-
-
-def _close(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that ``name`` was probably meant to be, whatever the case."""
-    folded = {candidate.casefold(): candidate for candidate in candidates}
-    found = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return folded[found[0]] if found else None
-
-
-def _short(value: Any, limit: int = 60) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    def references(self, node: Any) -> Iterable[str]:
+        """All references in ``node``."""
+        self.visits += 1
+        if self.visits > _MAX_VISITS:
+            raise _TooLarge
+        if isinstance(node, Mapping):
+            if isinstance(node.get("$ref"), str):
+                yield node["$ref"]
+            for value in node.values():
+                yield from self.references(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from self.references(value)

@@ -7,6 +7,7 @@ infrastructure failure is retried where that is certainly harmless and raised as
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import time
@@ -17,8 +18,8 @@ from typing import Any
 
 from aworld_gym.errors import InfraError, did_you_mean
 from aworld_gym.toolchain import content
+from aworld_gym.toolchain.arguments import MAX_NAME_CHARS, Arguments, clip
 from aworld_gym.toolchain.connection import CallTimeout, Connection
-from aworld_gym.toolchain.schema import Arguments
 from aworld_gym.toolchain.stats import counters
 from aworld_gym.toolchain.workspace import Episode
 from aworld_gym.types import Limits, ToolResult
@@ -27,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.2, 1.0)
 """Pauses before the retries of a call."""
+_MAX_NAMES = 100  # of the tools there are, named to a model that called another
 
 
 @dataclass(frozen=True)
@@ -63,28 +65,52 @@ class Lease:
     def __init__(self, connection: Connection, *, shared: bool, reopen: Callable[[Lease], Coroutine[Any, Any, None]]):
         self.connection, self.shared, self._reopen = connection, shared, reopen
         self._lock = asyncio.Lock()
+        self._reopening: asyncio.Task[None] | None = None
+        self._ended = False
 
     async def get(self) -> Connection:
         """The session, opened again if it was lost and that changes nothing the model could notice.
 
         Raises:
-            InfraError: it was lost with the episode's state, or does not open again.
+            InfraError: it was lost with the episode's state, does not open again, or the episode is over.
         """
         if self.connection.dead is None:
             return self.connection
         async with self._lock:
-            if self.connection.dead is not None:
+            if self.connection.dead is not None and not self._ended:
                 if not self.replaceable:
                     error = self.connection.dead
                     text = f"{error.args[0]} What it held for this episode is lost."
                     raise InfraError(error.kind, text, server=error.server, delivered=False)
-                await self._reopen(self)
+                self._reopening = asyncio.create_task(self._reopen(self))
+                try:
+                    await self._reopening
+                except asyncio.CancelledError:
+                    if not self._ended or _cancelling():
+                        raise
+                finally:
+                    self._reopening = None
+            if self._ended:
+                text = "the tool session was closed"
+                raise InfraError("session_lost", text, server=self.connection.config.name, delivered=False)
         return self.connection
+
+    async def end(self) -> None:
+        """Open no further session; one that is opening is broken off. What is open is the caller's to close."""
+        self._ended = True
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait((self._reopening,))
 
     @property
     def replaceable(self) -> bool:
         """Whether a new session is as good: the server is stateless, or was not asked to change anything yet."""
         return self.shared or not self.connection.changes
+
+
+def _cancelling() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Grant:
@@ -137,8 +163,11 @@ class ToolSession:
         routes = self._grant.table.routes
         route = routes.get(name) if isinstance(name, str) else None
         if route is None:
-            hint = did_you_mean(str(name), routes)
-            return "call_unknown_tool", f"there is no tool {name!r}.{hint} The tools are: {', '.join(routes)}"
+            said = repr(clip(name)) if isinstance(name, str) else clip(repr(name))
+            hint = did_you_mean(str(name)[:MAX_NAME_CHARS], routes)
+            more = f" and {len(routes) - _MAX_NAMES} more" if len(routes) > _MAX_NAMES else ""
+            names = ", ".join(itertools.islice(routes, _MAX_NAMES)) + more
+            return "call_unknown_tool", f"there is no tool {said}.{hint} The tools are: {names}"
         if not isinstance(arguments, Mapping):
             return (
                 "call_bad_arguments",
@@ -194,8 +223,9 @@ class ToolSession:
             connection.changes += changes  # sent, until the opposite is certain
             try:
                 return await connection.call(route.tool, arguments, left)
-            except CallTimeout:
-                raise CallTimeout(await self._after_timeout(route, lease, connection)) from None
+            except CallTimeout as timeout:
+                text = await self._after_timeout(route, lease, connection)
+                raise CallTimeout(f"{text} {timeout}".strip()) from None
             except InfraError as error:
                 harmless = route.repeatable and (lease.shared or connection.changes == changes)
                 if error.delivered is False or harmless:

@@ -18,6 +18,8 @@ class Stats:
     connections_opened: int = 0
     """MCP sessions opened, shared and pooled ones included."""
     connections_closed: int = 0
+    connections_idle: int = 0
+    """Of those that are open, the shared ones that no toolchain uses now; ``close_idle`` closes them at once."""
     processes_started: int = 0
     """Server processes (stdio)."""
     processes_ended: int = 0

@@ -12,11 +12,13 @@ from typing import Any
 
 from aworld_gym.errors import ConfigError, InfraError, did_you_mean
 from aworld_gym.toolchain import loop
+from aworld_gym.toolchain.arguments import Arguments
 from aworld_gym.toolchain.config import ServerConfig, ToolchainConfig, load_config
 from aworld_gym.toolchain.connection import Connection, same_tools
-from aworld_gym.toolchain.pool import Bundle, Pool, close_all, open_all, shared
-from aworld_gym.toolchain.schema import Arguments, aliases, openai_tool
+from aworld_gym.toolchain.pool import Bundle, Pool, close_all, open_all
+from aworld_gym.toolchain.schema import aliases, openai_tool
 from aworld_gym.toolchain.session import Grant, Lease, Route, ToolSession, ToolTable
+from aworld_gym.toolchain.shared import shared
 from aworld_gym.toolchain.stats import counters
 from aworld_gym.toolchain.workspace import Episode
 from aworld_gym.types import Limits
@@ -78,7 +80,10 @@ class Toolchain:
         return ToolSession(grant, self.limits, owner=self)
 
     async def aclose(self) -> None:
-        """Close every session, pooled and shared ones included. It may be opened again."""
+        """Close every session, pooled ones included. It may be opened again.
+
+        A shared session lingers for some seconds, for toolchains that are opened soon (see ``close_idle``).
+        """
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             if self._finalizer is not None:
@@ -134,6 +139,7 @@ class _Runtime:
 
     async def _take_back(self, grant: Grant) -> None:
         """End an episode: shared sessions stay, pooled ones are reset, the others close."""
+        await asyncio.gather(*(lease.end() for lease in grant.leases.values()))
         own = {name: lease.connection for name, lease in grant.leases.items() if name in self._own}
         pooled = {name: connection for name, connection in own.items() if self._own[name].pool}
         try:

@@ -6,7 +6,7 @@ import psutil
 import pytest
 from tool_servers import SERVERS
 
-from aworld_gym.toolchain import stats
+from aworld_gym.toolchain import close_idle, loop, stats
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +15,7 @@ def no_leaks(monkeypatch):
     monkeypatch.syspath_prepend(str(SERVERS))
     before = open_counts(), living_children()
     yield
+    loop.run(close_idle(), timeout=60)
     assert (open_counts(), living_children()) == before
 
 
@@ -29,5 +30,6 @@ def open_counts() -> dict[str, int]:
     return {
         "sessions": now.opened - now.closed,
         "connections": now.connections_opened - now.connections_closed,
+        "idle": now.connections_idle,
         "processes": now.processes_started - now.processes_ended,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -74,11 +75,94 @@ async def test_the_same_declaration_with_another_function_is_another_tool():
             assert schema["properties"]["times"]["default"] == default
 
 
-def test_making_a_server_leaves_logging_alone():
-    root = logging.getLogger()
-    before = root.handlers[:], root.level
-    compat.new_server("n")
-    assert (root.handlers, root.level) == before
+LOGGING = """
+import asyncio, logging
+from tool_servers import session_of
+from aworld_gym.toolchain import compat, loop
+
+root = logging.getLogger()
+
+def ours(context):
+    server = compat.new_server("n")
+
+    @server.tool()
+    def crash() -> str:
+        raise KeyError("internal")
+
+    assert root.handlers == [] and root.level == logging.WARNING
+    return server
+
+async def theirs(context):
+    server = compat.api().Server("n")
+
+    @server.tool()
+    def fine() -> str:
+        return "fine"
+
+    return server
+
+async def use(factory):
+    async with session_of({"it": {"python": factory}}) as session:
+        return (await session.call("c", session.tools[0]["function"]["name"], {})).text
+
+assert "KeyError" in loop.run(use(ours))
+assert "fine" in loop.run(use(theirs))
+assert root.handlers == [] and root.level == logging.WARNING
+compat.api().Server("a program's own")  # of which the SDK's logging is a feature
+assert root.handlers
+"""
+
+
+def test_making_and_using_servers_leaves_logging_alone_and_stderr_silent():
+    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests/lib'}"}
+    run = subprocess.run([sys.executable, "-c", LOGGING], env=env, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+@on_loop
+async def test_a_tool_that_crashes_is_logged_for_those_who_look(caplog):
+    def factory(context):
+        server = compat.new_server("n")
+
+        @server.tool()
+        def crash() -> str:
+            raise KeyError("internal")
+
+        return server
+
+    with caplog.at_level(logging.INFO, logger="aworld_gym"):
+        async with loop_test_session(factory) as session:
+            await session.call("c", "crash", {})
+    (record,) = [r for r in caplog.records if r.name.startswith("aworld_gym")]
+    assert record.levelno == logging.INFO and record.exc_info[0] is KeyError
+
+
+IMPORTING = """
+import importlib.abc, sys, time
+from tool_servers import raw, session_of
+from aworld_gym.errors import InfraError
+from aworld_gym.toolchain import loop
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "mcp":
+            time.sleep(3.0)
+
+sys.meta_path.insert(0, Slow())
+
+async def main():
+    started = time.monotonic()
+    async with session_of({"it": raw()}, open_timeout_s=2.0):
+        assert time.monotonic() - started > 3.0
+
+loop.run(main())
+"""
+
+
+def test_importing_mcp_does_not_count_against_the_server():
+    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests/lib'}"}
+    run = subprocess.run([sys.executable, "-c", IMPORTING], env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
 
 
 def test_a_server_is_cheap_to_make_again():

@@ -10,10 +10,11 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 
 import pytest
-from tool_servers import gone, on_loop, raw, session_of
+from tool_servers import SERVERS, basic, gone, on_loop, raw, session_of
 
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.toolchain import loop, stats
@@ -37,6 +38,8 @@ async def text_of(session, name, /, **arguments):
         (("empty",), "tools_unavailable", "tool list is empty"),
         (("no-list",), "tools_unavailable", "no method tools/list"),
         (("nameless",), "server_protocol", "a tool without a name"),
+        (("many",), "tools_unavailable", "3000 tools or more, and 2000 are the most"),
+        (("mute",), "server_start_failed", "closed its stdout, over which it must answer, and went on running"),
     ],
 )
 def test_a_server_that_does_not_start_says_why(modes, kind, words):
@@ -53,6 +56,10 @@ def test_a_server_that_does_not_start_says_why(modes, kind, words):
     ("entry", "words"),
     [
         ({"command": "no-such-program-anywhere"}, "'no-such-program-anywhere' was not found on PATH"),
+        ({"command": "/no/such/program"}, "'/no/such/program' does not exist"),
+        ({"command": str(SERVERS)}, "is a directory; `command` must name a program"),
+        ({"command": str(SERVERS / "raw.py")}, "is a file that may not be executed; make it executable"),
+        ({"command": "sh -c 'exit 1'"}, """'sh' is; split it: "command": "sh", "args": """),
         (raw(cwd="/no/such/directory"), "'/no/such/directory' does not exist"),
         ({"python": "no_such_module:make"}, "cannot import 'no_such_module'"),
         ({"python": "basic:mak"}, "has no 'mak'. Did you mean 'make'"),
@@ -80,6 +87,38 @@ def test_one_server_that_fails_closes_the_others():
     with pytest.raises(InfraError, match="libimportant"):
         loop.run(attempt())
     assert stats().processes_started == before + 3  # and that all have ended is the fixture's to check
+
+
+@on_loop
+async def test_a_timeout_while_a_failed_opening_is_cleaned_up_leaves_nothing():
+    # the output has ended, and its owner waits for its exit status when the deadline of the opening comes
+    with pytest.raises(InfraError):
+        async with session_of({"it": raw("mute")}, open_timeout_s=0.6):
+            pass
+
+
+@on_loop
+async def test_closing_a_session_while_it_is_opened_again_leaves_nothing(tmp_path):
+    script = tmp_path / "once.py"
+    script.write_text(
+        "import os, sys, time\n"
+        f"if os.path.exists({str(tmp_path / 'flag')!r}): time.sleep(3600)\n"
+        f"open({str(tmp_path / 'flag')!r}, 'w').close()\n"
+        f"sys.argv[1:] = []\nexec(open({str(SERVERS / 'raw.py')!r}).read())\n"
+    )
+    for scope in ("episode", "shared"):
+        (tmp_path / "flag").unlink(missing_ok=True)
+        entry = {"command": sys.executable, "args": ["-S", str(script)], "scope": scope}
+        async with session_of({"it": entry}) as session:
+            os.kill(int(await text_of(session, "pid")), signal.SIGKILL)
+            await asyncio.sleep(0.3)
+            call = asyncio.create_task(session.call("c", "echo", {"text": "a"}))
+            await asyncio.sleep(0.5)  # it waits for a server that does not start
+            started = time.monotonic()
+            await session.aclose()
+            with pytest.raises(InfraError, match="was closed"):
+                await call
+            assert time.monotonic() - started < 4.0
 
 
 @on_loop
@@ -227,6 +266,94 @@ async def test_structured_content_that_breaks_its_schema_is_kept():
 
 
 @on_loop
+async def test_half_an_emoji_is_no_failure():
+    async with session_of({"it": raw("emoji")}) as session:
+        assert session.tools[0]["function"]["description"] == "Smile \ufffd"
+    async with session_of({"it": raw()}) as session:
+        for said, seen in [
+            (r"\ud83d", "\ufffd"),
+            (r"\ud83d\ude00 \ude00\ud83d", "😀 \ufffd\ufffd"),
+            (r"\\ud83d \n", "\\ud83d \n"),
+        ]:
+            line = f'{{"jsonrpc":"2.0","id":ID,"result":{{"content":[{{"type":"text","text":"{said}"}}]}}}}'
+            assert await text_of(session, "line", text=line) == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"jsonrpc":"2.0","id":ID,"result":null}', "no answer in JSON-RPC"),
+        ('{"jsonrpc":"2.0","id":ID,"result":[1]}', "no answer in JSON-RPC"),
+        ('{"jsonrpc":"2.0","id":"ID","error":"text"}', "no answer in JSON-RPC"),
+        ('{"jsonrpc":"2.0","id":ID,"result":{"a":1,}}', "cannot be read"),
+        ('{"result":{"text":"cut off,"jsonrpc":"2.0","id":ID}', "cannot be read"),
+        ('{"jsonrpc":"2.0","id":ID,"result":{"structuredContent":' + "[" * 300 + "]" * 300 + "}}", "200 levels"),
+        ('{"result":{"a":' + "[" * 9999 + "]" * 9999 + '},"jsonrpc":"2.0","id":ID}', "cannot be read.*recursion"),
+        ('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}', "what\\?"),
+        ('{"jsonrpc":"2.0","id":99999,"result":{"content":[]}}', "99999"),
+    ],
+    ids=["null", "list", "error", "comma", "quote", "deep", "deeper", "no id", "wrong id"],
+)
+def test_an_answer_that_cannot_be_read_is_a_failure_of_the_server(line, words):
+    async def check():
+        async with session_of({"it": raw()}) as session:
+            await text_of(session, "put", text="x")
+            started = time.monotonic()
+            with pytest.raises(InfraError, match=f"(?s)what it answered is not MCP: .*{words}") as caught:
+                await session.call("c", "line", {"text": line})
+            assert caught.value.kind == "server_protocol" and len(str(caught.value)) < 800
+            assert time.monotonic() - started < 5.0
+            assert await text_of(session, "get") == "x"  # the session goes on
+
+    loop.run(check())
+
+
+@on_loop
+async def test_a_line_for_nobody_disturbs_nobody_and_is_named_in_a_timeout():
+    async with session_of({"it": raw()}, call_timeout_s=1.0) as session:
+        slow = asyncio.create_task(session.call("c", "slow", {"seconds": 0.5}))
+        await asyncio.sleep(0.1)  # with two calls under way, it cannot be told whose it is
+        lost = await session.call("c", "line", {"text": '{"jsonrpc":"2.0","id":null,"result":{}}'})
+        assert (await slow).text == "late"
+        assert lost.error == "tool_timeout"
+        assert "printed 1 lines to stdout that are not MCP messages" in lost.text
+        assert '"id":null' in lost.text
+        quiet = await session.call("c", "slow", {"seconds": 1.5})
+        assert quiet.text.endswith("the call was given up.")  # it printed nothing in this call
+        await asyncio.sleep(0.7)
+
+
+@on_loop
+async def test_a_schema_of_absurd_depth_costs_only_itself():
+    async with session_of({"it": raw("deep")}) as session:
+        assert await text_of(session, "echo", text="a") == "a"
+        deep = next(t for t in session.tools if t["function"]["name"] == "deep")["function"]["parameters"]
+        assert deep == {"type": "object", "properties": {"a": {"type": "object"}, "b": {"type": "integer"}}}
+
+
+@on_loop
+async def test_arguments_of_absurd_depth_are_the_models_mistake():
+    value = 1
+    for _ in range(990):
+        value = [value]
+    for entry in (raw(), basic()):
+        async with session_of({"it": entry}) as session:
+            tool = "raw" if "command" in entry else "given"
+            result = await session.call("c", tool, {"result": value})
+            assert result.error == "call_bad_arguments" and "100 levels deep" in result.text
+
+
+@on_loop
+async def test_a_server_that_falls_silent_but_lives_is_not_called_dead():
+    async with session_of({"it": raw()}) as session:
+        pid = int(await text_of(session, "pid"))
+        with pytest.raises(InfraError, match="closed its stdout, over which it must answer, and went on") as caught:
+            await session.call("c", "mute", {})
+        assert "SIG" not in str(caught.value)
+    assert gone(pid)
+
+
+@on_loop
 async def test_a_huge_reply_is_cut():
     async with session_of({"it": raw()}, max_result_chars=1000) as session:
         result = await session.call("c", "huge", {"chars": 8_000_000})
@@ -281,7 +408,7 @@ async def test_odd_tools_are_all_offered_under_legal_names():
 @on_loop
 async def test_a_tool_list_in_pages():
     async with session_of({"it": raw("pages")}) as session:
-        assert len(session.tools) == 16
+        assert len(session.tools) == 18
 
 
 # -- processes ------------------------------------------------------------------------------------------------

@@ -90,6 +90,8 @@ def test_ordinary_calls(style, scope):
         async with session_of(at(port, scope=scope), max_result_chars=5_000_000) as session:
             assert await text_of(session, "count") == "1"
             assert await text_of(session, "session") == "s1"
+            assert await text_of(session, "half") == "Smile \ufffd, 😀"
+            assert session.tools[-1]["function"]["description"] == "Half an emoji, \ufffd."
             assert await text_of(session, "gets") == "0"  # no connection is spent on a stream nobody reads
             assert len(await text_of(session, "huge", chars=3_000_000)) == 3_000_000  # over the SDK's 1 MiB
 

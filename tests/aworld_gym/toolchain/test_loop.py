@@ -11,7 +11,7 @@ import time
 import pytest
 from tool_servers import basic, one, raw
 
-from aworld_gym.toolchain import Toolchain, loop, stats
+from aworld_gym.toolchain import Toolchain, close_idle, loop, stats
 
 
 async def where() -> tuple[int, bool]:
@@ -162,6 +162,7 @@ def test_an_open_toolchain_can_be_forked(entry):
         assert not toolchain.opened and stats().opened == 0
         text = loop.run(use(toolchain, "child"), timeout=30)
         loop.run(toolchain.aclose(), timeout=30)
+        loop.run(close_idle(), timeout=30)
         return text, stats()
 
     text, counts = in_fork(child)

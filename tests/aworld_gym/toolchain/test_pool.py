@@ -129,6 +129,17 @@ def test_a_session_that_did_not_prove_clean_is_not_reused(modes, call):
 
 
 @on_loop
+async def test_a_server_that_hangs_after_its_reset_holds_nothing_up():
+    toolchain = Toolchain(one(raw("hang-relist", pool=1, reset_tool="reset")), Limits(open_timeout_s=1.5))
+    pid, _ = await episode(toolchain)
+    assert await asyncio.to_thread(gone, pid, 10.0)  # it was given up
+    await ready(toolchain, 1)
+    started = time.monotonic()
+    await toolchain.aclose()
+    assert time.monotonic() - started < 5.0
+
+
+@on_loop
 async def test_a_pooled_server_that_died_is_not_handed_out():
     toolchain = Toolchain(one(raw(pool=1)))
     await episode(toolchain)

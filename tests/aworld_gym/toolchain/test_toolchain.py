@@ -43,6 +43,7 @@ async def test_what_the_model_does_wrong_is_told_and_never_raised():
                 "call_unknown_tool",
                 "there is no tool 'ech'. Did you mean 'echo'? The tools are: echo,",
             ),
+            ("n" * 99_999, {}, "call_unknown_tool", f"there is no tool '{'n' * 79}…'. The tools are: echo,"),
             ("echo", {}, "call_bad_arguments", "`text` is required but missing. It takes (text: string)."),
             ("add", {"a": "1"}, "call_bad_arguments", '`a`: expected integer, got "1"'),
             ("add", {"A": 1}, "call_bad_arguments", "`a` is required but missing (it is not `A`)"),

@@ -34,6 +34,8 @@ TOOLS = [
     tool("refuse"),  # answers with a JSON-RPC error
     tool("odd", {"type": "object", "properties": {"kind": {"type": "string"}}}),
     tool("raw", {"type": "object", "properties": {"result": {}}}),  # answers with what it is given
+    tool("line", TEXT, annotations={"idempotentHint": False}),  # prints a line; ID in it is the request's
+    tool("mute"),  # closes stdout, and lives on
     tool("children"),  # starts processes that would outlive it; says their pids
     tool("reset"),
 ]
@@ -75,7 +77,7 @@ def call(name, arguments):
                 return text("cannot") | {"isError": True}
             if "reset-changes" in MODES:
                 TOOLS.pop()
-            memory.clear()
+            memory[:] = ["reset"] if "hang-relist" in MODES else []
             return text("done")
         case "pid":
             return text(os.getpid())
@@ -97,6 +99,9 @@ def call(name, arguments):
             return ODD[arguments["kind"]]
         case "raw":
             return arguments["result"]
+        case "mute":
+            os.close(1)
+            time.sleep(3600)
         case "children":
             return text(json.dumps([child(detach) for detach in (False, True)]))
     raise KeyError(name)
@@ -140,11 +145,23 @@ def answer(message):
         if name == "refuse":
             send({"jsonrpc": "2.0", "id": number, "error": {"code": -32602, "message": "not in this tone"}})
             return
+        if name == "line":
+            with lock:
+                sys.stdout.write(arguments["text"].replace("ID", str(number)) + "\n")
+                sys.stdout.flush()
+            return
         result = call(name, arguments)
     else:
         send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"no method {method}"}})
         return
     send({"jsonrpc": "2.0", "id": number, "result": result})
+
+
+def nested(levels):
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"x": schema}}
+    return schema
 
 
 def listing(cursor):
@@ -155,6 +172,19 @@ def listing(cursor):
     if "pages" in MODES:
         page = int(cursor or 0)
         return {"tools": TOOLS[page : page + 1]} | ({"nextCursor": str(page + 1)} if page + 1 < len(TOOLS) else {})
+    if "many" in MODES:
+        return {"tools": [tool(f"t{k}") for k in range(3000)]}
+    if "emoji" in MODES:  # cut in the middle
+        return {"tools": [tool("echo", TEXT) | {"description": "Smile \ud83d"}]}
+    if "deep" in MODES:
+        return {
+            "tools": [
+                *TOOLS,
+                tool("deep", {"type": "object", "properties": {"a": nested(400), "b": {"type": "integer"}}}),
+            ]
+        }
+    if "hang-relist" in MODES and memory:
+        time.sleep(3600)
     if "odd-tools" in MODES:
         return {"tools": ODD_TOOLS}
     return {"tools": TOOLS}
@@ -189,6 +219,9 @@ def flood():
 
 
 def main():
+    if "mute" in MODES:
+        os.close(1)
+        time.sleep(3600)
     if "dead" in MODES:
         print("cannot find libimportant.so.3", file=sys.stderr)
         sys.exit(7)

@@ -24,6 +24,7 @@ TOOLS = [
     {"name": "huge", "inputSchema": {"type": "object", "properties": {"chars": {"type": "integer"}}}},
     {"name": "session", "inputSchema": OBJECT, "annotations": READ_ONLY},
     {"name": "gets", "inputSchema": OBJECT, "annotations": READ_ONLY},
+    {"name": "half", "description": "Half an emoji, \ud83d.", "inputSchema": OBJECT},
 ]
 state = {"count": 0, "sessions": 0, "calls": 0, "gets": 0}
 lock = threading.Lock()
@@ -137,6 +138,7 @@ class Handler(BaseHTTPRequestHandler):
             "huge": lambda: "x" * arguments["chars"],
             "session": lambda: str(self.headers.get("mcp-session-id")),
             "gets": lambda: str(state["gets"]),
+            "half": lambda: "Smile \ud83d, \ud83d\ude00",
         }[name]()
         return {"result": {"content": [{"type": "text", "text": text}], "resultType": "complete"}}
 
