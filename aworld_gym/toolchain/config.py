@@ -18,8 +18,10 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from aworld_gym.errors import ConfigError, did_you_mean
 
@@ -119,7 +121,7 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any] | ToolchainCo
     servers = tuple(
         _Entry(f"{where}: server {name!r}", name, entry, base).parse()
         for name, entry in entries.items()
-        if not (isinstance(entry, Mapping) and entry.get("disabled") is True)
+        if not _disabled(f"{where}: server {name!r}", entry)
     )
     if not servers:
         raise ConfigError(f"{where}: every server is `disabled`; there is nothing to start")
@@ -135,16 +137,36 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 def _read(path: Path) -> Any:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the toolchain configuration {str(path)!r}: {error}") from error
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=partial(_object, path))
+    except RecursionError:
+        raise ConfigError(f"{path}: it is nested too deep") from None
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1].strip() if text.splitlines() else ""
         raise ConfigError(
             f"{path}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}; the line reads {line!r}"
         ) from error
+
+
+def _object(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Of a key that stands there twice, one would be lost in silence."""
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        keys = [key for key, _ in pairs]
+        for key in read:
+            if keys.count(key) > 1 and not key.startswith(("_", "/")):  # comments may be many
+                raise ConfigError(f"{path}: {key!r} stands twice in the same object; rename or remove one")
+    return read
+
+
+def _disabled(where: str, entry: Any) -> bool:
+    value = entry.get("disabled", False) if isinstance(entry, Mapping) else False
+    if not isinstance(value, bool):
+        raise ConfigError(f"{where}: `disabled` must be true or false, got {value!r}")
+    return value
 
 
 class _Entry:
@@ -173,10 +195,10 @@ class _Entry:
         # the workspace exists where there is an episode and a process of its own to tell
         self.keep = EPISODE_VARS if kind == "stdio" and scope == "episode" else ()
         if kind == "stdio":
-            values |= {"command": self.text("command"), "args": self.texts("args"), "env": self.mapping("env")}
+            values |= {"command": self.text("command"), "args": self.texts("args"), "env": self.environment()}
             values["cwd"] = self.directory()
         elif kind in ("http", "sse"):
-            values |= {"url": self.url(), "headers": self.mapping("headers")}
+            values |= {"url": self.url(), "headers": self.headers()}
             values |= {k: self.seconds(k) for k in ("timeout", "sse_read_timeout") if k in self.entry}
         else:
             values |= {"factory": self.factory(), "kwargs": self.kwargs()}
@@ -226,7 +248,14 @@ class _Entry:
                 )
             return value
 
-        return _VARIABLE.sub(replace, text)
+        expanded = _VARIABLE.sub(replace, text)
+        try:
+            sound = b"\0" not in expanded.encode(errors="surrogateescape")  # which file names may need
+        except UnicodeEncodeError:
+            sound = False
+        if not sound:  # which no process and no host could be given; the text may be a secret
+            raise self.error(f"{where} holds a zero character, or half of a surrogate pair; remove it")
+        return expanded
 
     def text(self, key: str) -> str:
         value = self.entry[key]
@@ -241,7 +270,8 @@ class _Entry:
         return tuple(self.expand(item, f"`{key}[{i}]`") for i, item in enumerate(value))
 
     def mapping(self, key: str) -> dict[str, str]:
-        value = self.entry.get(key) or {}
+        value = self.entry.get(key)
+        value = {} if value is None else value
         if not isinstance(value, Mapping):
             raise self.error(f"`{key}` must map names to strings, got {value!r}")
         for name, item in value.items():
@@ -249,6 +279,26 @@ class _Entry:
                 # the value may be a secret: say its type only
                 raise self.error(f"`{key}.{name}` must be a string, got {type(item).__name__}")
         return {name: self.expand(item, f"`{key}.{name}`") for name, item in value.items()}
+
+    def environment(self) -> dict[str, str]:
+        env = self.mapping("env")
+        for name in env:
+            if not name or "=" in name or "\0" in name:
+                raise self.error(f"`env` has the name {name!r}, which no environment variable can have")
+        return env
+
+    def headers(self) -> dict[str, str]:
+        headers = self.mapping("headers")
+        for name, value in headers.items():
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+                raise self.error(f"`headers` has the name {name!r}, which no HTTP header can have")
+            if not re.fullmatch(r"([!-~]+([ \t]+[!-~]+)*)?", value):
+                # the value may be a secret
+                raise self.error(
+                    f"`headers.{name}` must be printable ASCII in one line, without spaces around it; "
+                    "if it comes from a file, is there a line break at its end?"
+                )
+        return headers
 
     def directory(self) -> str | None:
         if self.entry.get("cwd") is None:
@@ -262,6 +312,12 @@ class _Entry:
         value = self.text("url")
         if not re.match(r"https?://[^/\s]+", value):
             raise self.error(f"`url` must begin with http:// or https:// and name a host, got {value!r}")
+        try:
+            urlsplit(value).port  # noqa: B018
+        except ValueError as error:
+            raise self.error(f"`url` is broken ({error}), got {value!r}") from None
+        if re.search(r"[\s\x00-\x1f\x7f]", value):
+            raise self.error(f"`url` must be without spaces and control characters, got {value!r}")
         return value
 
     def seconds(self, key: str) -> float:
@@ -279,7 +335,8 @@ class _Entry:
         return value
 
     def kwargs(self) -> dict[str, Any]:
-        value = self.entry.get("kwargs") or {}
+        value = self.entry.get("kwargs")
+        value = {} if value is None else value
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise self.error(f"`kwargs` must map argument names to values, got {value!r}")
         return {k: self.expand(v, f"`kwargs.{k}`") if isinstance(v, str) else v for k, v in value.items()}

@@ -96,6 +96,21 @@ HTTP = {"url": "http://h/mcp"}
         (STDIO | {"args": [1]}, "`args` must be a list of strings"),
         (STDIO | {"env": ["A=1"]}, "`env` must map names to strings"),
         (STDIO | {"env": {"A": 1}}, "`env.A` must be a string, got int"),
+        (STDIO | {"env": []}, "`env` must map names to strings, got []"),
+        (STDIO | {"env": {"A=B": "c"}}, "`env` has the name 'A=B'"),
+        (STDIO | {"env": {"A": "x\0"}}, "`env.A` holds a zero character"),
+        (STDIO | {"args": ["a", "b\0"]}, "`args[1]` holds a zero character"),
+        (STDIO | {"args": ["\ud83d"]}, "`args[0]` holds a zero character, or half of a surrogate pair"),
+        ({"command": "x\0"}, "`command` holds a zero character"),
+        (STDIO | {"disabled": "yes"}, "`disabled` must be true or false, got 'yes'"),
+        (STDIO | {"disabled": None}, "`disabled` must be true or false, got None"),
+        (HTTP | {"headers": ""}, "`headers` must map names to strings, got ''"),
+        (HTTP | {"headers": {"A": "ü"}}, "`headers.A` must be printable ASCII"),
+        (HTTP | {"headers": {"A": "token\n"}}, "is there a line break at its end?"),
+        (HTTP | {"headers": {"A b": "x"}}, "`headers` has the name 'A b'"),
+        ({"url": "http://h:99999/mcp"}, "`url` is broken (Port out of range"),
+        ({"url": "http://h/m cp"}, "`url` must be without spaces"),
+        ({"python": "m:f", "kwargs": []}, "`kwargs` must map argument names to values, got []"),
         (STDIO | {"cwd": 1}, "`cwd` must be a string"),
         ({"url": "h/mcp"}, "`url` must begin with http:// or https:// and name a host, got 'h/mcp'"),
         (HTTP | {"timeout": 0}, "`timeout` must be a positive number of seconds, got 0"),
@@ -152,9 +167,22 @@ def test_complaints_about_files(tmp_path):
     broken.write_text("[1]")
     with pytest.raises(ConfigError, match="got list"):
         load_config(broken)
+    broken.write_text('{"mcpServers": {"s": {"command": "a"}, "t": {"command": "b"}, "s": {"command": "c"}}}')
+    with pytest.raises(ConfigError, match="'s' stands twice in the same object; rename or remove one"):
+        load_config(broken)
+    broken.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ConfigError, match="nested too deep"):
+        load_config(broken)
     broken.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(broken)
     with pytest.raises(ConfigError, match="got int"):
         load_config(3)
     assert isinstance(load_config({"mcpServers": {"a": STDIO}}), ToolchainConfig)
+
+
+def test_what_editors_add_to_a_file_is_taken(tmp_path):
+    file = tmp_path / "mcp.json"
+    file.write_text('{"//": "one", "//": "two", "mcpServers": {"a": {"command": "x", "env": null}}}', "utf-8-sig")
+    assert load_config(file).servers[0].command == "x"
+    assert load_config(file).servers[0].env == {}
