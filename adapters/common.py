@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.generation import STRAGGLER_S
+from aworld_gym.making import make_tool_env
 from aworld_gym.token_policy import TokenEpisode
 from aworld_gym.types import Outcome
 
@@ -108,26 +109,39 @@ def env_spec(env: str | EnvSpec | gym.Env) -> EnvSpec:
     """The spec that ``env`` is rebuilt from, wrappers included; proved by making it once.
 
     Raises:
-        ConfigError: no such env, an env that was not made by ``gym.make``, or one that cannot be made.
+        ConfigError: no such env, an env that was not made by ``gym.make``, one that cannot be made, or no tool env.
     """
-    if isinstance(env, gym.Env):
-        spec = env.spec
-        if spec is None:
-            raise ConfigError(
-                f"{env!r} has no spec to rebuild it from, and live envs are not shared with a trainer; "
-                "register it and make it with gym.make"
-            )
-    elif isinstance(env, EnvSpec):
-        spec = env
-    elif isinstance(env, str):
-        try:
-            spec = gym.spec(env)
-        except gym.error.Error as error:
-            raise ConfigError(f"no env {env!r}: {error}") from error
-    else:
+    named = env.spec if isinstance(env, gym.Env) else env
+    if named is None:
+        raise ConfigError(
+            f"{env!r} has no spec to rebuild it from, and live envs are not shared with a trainer; "
+            "register it and make it with gym.make"
+        )
+    if not isinstance(named, str | EnvSpec):
         raise ConfigError(f"env must be an id, an EnvSpec or an env made by gym.make, got {type(env).__name__}")
-    gym.make(spec).close()
+    made = make_tool_env(named)
+    spec = named if isinstance(named, EnvSpec) else made.spec
+    made.close()
+    assert spec is not None  # gym.make has just given it one
     return copy.deepcopy(spec)
+
+
+def check_model_folder(model: Any) -> None:
+    """Raises ConfigError where ``model`` is a path and no model is there; a name may still be one of a hub."""
+    if not isinstance(model, str | Path):
+        return
+    path = Path(model)
+    if path.is_dir():
+        if not any((path / name).is_file() for name in ("config.json", "adapter_config.json")):
+            raise ConfigError(f"the folder {str(model)!r} holds no model (no config.json). {MODELS}")
+    elif isinstance(model, Path) or model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise ConfigError(f"there is no folder {str(model)!r} (seen from {Path.cwd()}). {MODELS}")
+
+
+MODELS = (
+    "Give a folder written by save_pretrained (`make train` leaves one in runs/gaia/final), or the name of a model on "
+    "a hub that this machine can reach."
+)
 
 
 def episode_metrics(played: TokenEpisode) -> dict[str, float]:

@@ -8,12 +8,14 @@ configuration cannot work, 130 interrupted, 143 terminated.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from aworld_gym import __version__
 from aworld_gym.cli_output import FAILED, reporting
 from aworld_gym.cli_support import (
     EnvChoice,
@@ -22,8 +24,10 @@ from aworld_gym.cli_support import (
     env_tools,
     key_values,
     load_settings,
+    see_current_folder,
     server_tools,
 )
+from aworld_gym.doctor import adapters_here
 from aworld_gym.errors import ConfigError
 
 app = typer.Typer(
@@ -42,6 +46,22 @@ EnvArgs = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, everything else on stderr.")]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"aworld-gym {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Before every command."""
+    see_current_folder()
 
 
 @app.command()
@@ -68,7 +88,10 @@ def tools(
 @app.command("eval")
 def evaluate(
     env: EnvId,
-    policy: Annotated[str, typer.Option(help="oracle, random, openai, or package.module:factory.")] = "oracle",
+    policy: Annotated[
+        str,
+        typer.Option(help="oracle, random, openai, or package.module:name of a factory or a function of yours."),
+    ] = "oracle",
     episodes: Annotated[int, typer.Option(help="How many.")] = 50,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 16,
@@ -138,7 +161,7 @@ def train(
     env: EnvId,
     model: Annotated[str, typer.Option(help="A folder or a hub name.")],
     output: Annotated[Path, typer.Option(help="A folder for checkpoints, metrics and episodes.")],
-    trainer: Annotated[str, typer.Option(help="trl, verl or swift.")] = "trl",
+    trainer: Annotated[str, typer.Option(help=f"{', '.join(adapters_here())}.")] = "trl",
     config: Annotated[
         Path | None, typer.Option(help="The trainer's own settings: a YAML or JSON file, passed on as it is.")
     ] = None,
@@ -151,11 +174,14 @@ def train(
 ) -> None:
     """Train a model on an env with a framework's own trainer."""
     with reporting(as_json) as out:
+        logging.getLogger("adapters").setLevel(logging.INFO)  # which settings it chose itself
         choice = choose_env(env, env_kwargs, k)
         settings = load_settings(config) if config else None
-        result = adapter(trainer).train(
-            choice.spec, model=model, output_dir=str(output), config=settings, **key_values(overrides)
-        )
+        chosen = {"model": model, "output_dir": str(output), "config": settings}
+        more = key_values(overrides)
+        for name in chosen.keys() & more.keys():
+            raise ConfigError(f"--set {name}: use --{name.removesuffix('_dir')}")
+        result = adapter(trainer).train(choice.spec, **chosen, **more)
         # Not asdict: it rebuilds what the result holds, and a Counter does not survive that.
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
         out.result({"trainer": trainer, **fields}, show=out.fields)
@@ -170,11 +196,13 @@ def doctor(
     with reporting(as_json) as out:
         from aworld_gym.doctor import report
 
-        out.result(report(probe=not fast), show=out.findings)
+        out.result(report(probe=not fast, say=out.note), show=out.findings)
 
 
 def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in options.items() if name != "api_key"}
+    from aworld_gym.policies import SECRETS
+
+    shown = {name: value for name, value in options.items() if name not in SECRETS}
     return {
         "env_id": choice.spec.id,
         "env_kwargs": choice.kwargs,

@@ -15,7 +15,6 @@ from typing import IO, Any
 import gymnasium as gym
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.table import Table
 
 from aworld_gym.errors import AWorldGymError, InfraError, PolicyError
@@ -31,11 +30,7 @@ def reporting(as_json: bool) -> Iterator[Output]:
     With ``as_json`` the file descriptor of stdout is given to stderr for the duration, so that neither a library
     nor a child process can write between the braces.
     """
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(message)s",
-        handlers=[RichHandler(console=Console(stderr=True), show_path=False, markup=False)],
-    )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_Lines()])
     before = signal.signal(signal.SIGTERM, _terminate)
     with _stdout(as_json) as file:
         out = Output(file, as_json)
@@ -82,9 +77,13 @@ class Output:
     def error(self, error: BaseException, text: str | None = None) -> None:
         """Say on stderr what went wrong; with ``--json`` also as the one object, unless the result is out."""
         lines = [text or str(error) or type(error).__name__, *getattr(error, "__notes__", ())]
-        Console(stderr=True).print(f"error: {' '.join(lines)}", style="bold red", markup=False, highlight=False)
+        _stderr(f"error: {' '.join(lines)}", style="bold red")
         if self._as_json and not self._printed:
             self._print({"error": {"type": type(error).__name__, "message": " ".join(lines)}})
+
+    def note(self, text: str) -> None:
+        """Say on stderr what is going on."""
+        _stderr(text)
 
     def write(self, path: Path, value: Mapping[str, Any]) -> None:
         """Write a result beside the episodes, readable."""
@@ -115,7 +114,8 @@ class Output:
             "mean return": _number(value["mean_return"]),
             "mean turns": _number(value["mean_turns"]),
             "tool calls": f"{value['tool_calls']} ({value['tool_errors']} errors)",
-            "outcomes": ", ".join(f"{name} {count}" for name, count in value["outcomes"].items()),
+            "outcomes": _counted(value["outcomes"]),
+            **({"failures": _counted(value["failures"])} if value["failures"] else {}),
             "wall time": f"{value['wall_s']:.1f} s",
         }
         for level, numbers in value["by_level"].items():
@@ -163,6 +163,14 @@ class Output:
         self._file.flush()
 
 
+class _Lines(logging.Handler):
+    """Records on stderr, above a progress bar where there is one; wrapping is left to the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
+        _stderr(level + self.format(record))
+
+
 class _Terminated(BaseException):
     """SIGTERM, as an exception, so that it closes what is open as an interrupt does."""
 
@@ -187,6 +195,14 @@ def _stdout(apart: bool) -> Iterator[IO[str]]:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def _stderr(text: str, style: str | None = None) -> None:
+    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _number(value: float | None) -> str:

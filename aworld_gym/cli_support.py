@@ -6,6 +6,8 @@ import copy
 import importlib
 import inspect
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +41,14 @@ class EnvChoice:
 def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None) -> EnvChoice:
     """The env of that id with its arguments, from a JSON object and ``key=value`` pairs (which win).
 
+    It is made once, so that what cannot work is said before anything begins.
+
     Raises:
-        ConfigError: no such env, or it takes no such argument; it names those that exist.
+        ConfigError: no such env, it takes no such argument (those that exist are named) or not this value, or it is
+            no tool env.
     """
+    from aworld_gym.making import make_tool_env  # here, so that `doctor` runs where the MCP client does not
+
     kwargs = _json_object(kwargs_json, "--env-kwargs") | key_values(pairs)
     module, colon, _ = env_id.partition(":")
     if colon:  # Gymnasium's own way to name the module that registers an env
@@ -61,7 +68,19 @@ def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None
                 hint = did_you_mean(name, parameters)
                 raise ConfigError(f"{spec.id} takes no argument {name!r}; it takes {', '.join(parameters)}.{hint}")
     spec.kwargs.update(kwargs)
+    make_tool_env(spec).close()
     return EnvChoice(spec, kwargs)
+
+
+def see_current_folder() -> None:
+    """Let modules in the current folder be named by import path.
+
+    They come last, so that a folder called ``envs`` there does not hide this project's own. Nothing is done where
+    Python was told not to look there (``-P``, ``PYTHONSAFEPATH``).
+    """
+    here = os.getcwd()
+    if not sys.flags.safe_path and here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
 
 
 def key_values(pairs: Sequence[str] | None) -> dict[str, Any]:
@@ -107,7 +126,9 @@ def load_settings(path: Path) -> dict[str, Any]:
 
 def env_tools(spec: EnvSpec, seed: int) -> list[dict[str, Any]]:
     """The OpenAI tool schemas that an env offers for the task of ``seed``."""
-    env = gym.make(spec)
+    from aworld_gym.making import make_tool_env
+
+    env = make_tool_env(spec)
     try:
         _, info = env.reset(seed=seed)
         return list(info["tools"])

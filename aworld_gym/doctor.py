@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -46,13 +46,19 @@ TRAINERS = (
 )
 
 
-def report(*, probe: bool = True) -> dict[str, Any]:
+def adapters_here() -> list[str]:
+    """The trainers that this version has an adapter for."""
+    return [trainer.extra for trainer in TRAINERS if _has_adapter(trainer)]
+
+
+def report(*, probe: bool = True, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """The findings as JSON values; ``problems`` lists what to fix and how.
 
     Args:
-        probe: import the trainers that should run (seconds each).
+        probe: import the trainers that should run (up to half a minute each).
+        say: told what takes its time.
     """
-    trainers = {trainer.extra: check_trainer(trainer, probe=probe) for trainer in TRAINERS}
+    trainers = {trainer.extra: check_trainer(trainer, probe=probe, say=say) for trainer in TRAINERS}
     names = {name: foreign_owners(name) for name in ("adapters", "envs")}
     gaia = unmet("gaia")
     found: dict[str, Any] = {
@@ -75,10 +81,11 @@ def report(*, probe: bool = True) -> dict[str, Any]:
     return found
 
 
-def check_trainer(trainer: Trainer, *, probe: bool = True) -> dict[str, Any]:
+def check_trainer(
+    trainer: Trainer, *, probe: bool = True, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Any]:
     """Whether one trainer can run in this environment: ``{"can_run", "why_not", "how"}``."""
-    adapter = _HOME / "adapters" / trainer.extra
-    if not (adapter.is_dir() or adapter.with_suffix(".py").is_file()):
+    if not _has_adapter(trainer):
         return _verdict(f"this version of {DISTRIBUTION} has no adapter for it", None)
     how = (
         f"pip install '{DISTRIBUTION}[{trainer.extra}]' (in a virtual environment of its own: trainers' pins conflict)"
@@ -87,6 +94,7 @@ def check_trainer(trainer: Trainer, *, probe: bool = True) -> dict[str, Any]:
     if missing:
         return _verdict("; ".join(missing), how)
     if probe:
+        say(f"importing {trainer.extra} to see whether it works (up to half a minute; --fast leaves this out) ...")
         why = _probe(trainer.probe)
         if why is not None:
             return _verdict(f"it is installed and does not import: {why}", how)
@@ -197,6 +205,11 @@ def _requires(name: str, extras: set[str]) -> Iterator[Requirement]:
 def _for_extra(requirement: Requirement, extra: str) -> bool:
     marker = requirement.marker
     return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+
+
+def _has_adapter(trainer: Trainer) -> bool:
+    adapter = _HOME / "adapters" / trainer.extra
+    return adapter.is_dir() or adapter.with_suffix(".py").is_file()
 
 
 def _verdict(why_not: str | None, how: str | None) -> dict[str, Any]:

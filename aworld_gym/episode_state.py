@@ -91,6 +91,7 @@ class Run:
             submitted=self.submitted,
             answer=self.task.answer,
             error=self.error,
+            error_kind=self.error_kind,
             task={"level": self.task.level, **self.task.metadata},
             duration_s=self.steps[-1].started_s + self.steps[-1].duration_s if self.steps else 0.0,
         )

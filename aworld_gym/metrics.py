@@ -6,6 +6,7 @@ beside it. An invalid attempt that was tried again is ``retried`` and is not an 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import numpy as np
 
 from aworld_gym.types import Episode
 
+Z_95 = 1.959963984540054
+"""The 97.5 % quantile of the standard normal distribution."""
 BOOTSTRAP_SAMPLES = 2000
 _RESAMPLE_BLOCK = 1 << 20
 
@@ -31,6 +34,7 @@ class _Row:
     level: int | None
     valid: bool
     outcome: str
+    failure: str | None
     score: float | None
     total: float
     turns: int
@@ -48,7 +52,8 @@ class _Row:
             seed=episode.seed,
             level=episode.task.get("level"),
             valid=episode.valid,
-            outcome=str(episode.outcome) if episode.outcome is not None else "unfinished",
+            outcome=_outcome(episode),
+            failure=None if episode.valid else episode.error_kind or _outcome(episode),
             score=episode.score,
             total=episode.total_reward,
             turns=len(episode.steps),
@@ -78,11 +83,13 @@ class Metrics:
         """The numbers as JSON values; a mean over nothing is None.
 
         ``episodes`` = ``valid`` + ``invalid``; ``retried`` counts the invalid attempts that a later attempt
-        replaced. ``success_rate`` is the share of valid, scored episodes with score 1, and ``success_ci95``
-        its 95 % percentile bootstrap interval over groups (episodes of one group share a task, so they are
-        resampled together). ``pass_at_k`` is the share of whole groups in which at least one of the ``k`` episodes
-        succeeded, ``k`` being the size of the largest group; it is None where groups have one episode.
-        ``tool_calls`` and ``tool_errors`` are totals over valid episodes.
+        replaced. ``failures`` counts all invalid attempts by what spoiled them
+        (:data:`~aworld_gym.errors.INFRA_KINDS` for infrastructure). ``success_rate`` is the share of valid, scored
+        episodes with score 1, and ``success_ci95`` its 95 % interval (:func:`success_interval`); an episode that
+        ended without an answer (outcome ``no_answer``, ``max_turns``, ...) is scored and is no success.
+        ``pass_at_k`` is the share of whole groups in which at least one of the ``k`` episodes succeeded, ``k`` being
+        the size of the largest group; it is None where groups have one episode. ``tool_calls`` and ``tool_errors``
+        are totals over valid episodes.
         """
         rows = [row for row, keep in zip(self._rows, _is_final(self._rows), strict=True) if keep]
         valid = [row for row in rows if row.valid]
@@ -94,8 +101,9 @@ class Metrics:
             "valid": len(valid),
             "invalid": len(rows) - len(valid),
             "retried": len(self._rows) - len(rows),
+            "failures": dict(sorted(Counter(row.failure for row in self._rows if row.failure is not None).items())),
             "success_rate": _mean([_success(row) for row in scored]),
-            "success_ci95": bootstrap_ci([(row.cluster, _success(row)) for row in scored]),
+            "success_ci95": success_interval([(row.cluster, _success(row)) for row in scored]),
             "mean_score": _mean([row.score for row in scored if row.score is not None]),
             "mean_return": _mean([row.total for row in valid]),
             "mean_turns": _mean([row.turns for row in valid]),
@@ -120,17 +128,56 @@ def final(episodes: Iterable[Episode]) -> list[Episode]:
     return [e for e, keep in zip(episodes, _is_final([_Row.of(e) for e in episodes]), strict=True) if keep]
 
 
+def success_interval(successes: Iterable[tuple[Hashable, float]]) -> list[float] | None:
+    """A 95 % interval of the success rate, from ``(cluster, 0 or 1)`` pairs; None for fewer than two clusters.
+
+    Episodes of one group share a task, so a group is one cluster and clusters are what is sampled. Where their
+    means differ it is the cluster bootstrap (:func:`bootstrap_ci`). Where they do not (all right, all wrong), there is
+    nothing to resample and the bootstrap would claim certainty; then it is Wilson's score interval
+    (:func:`wilson_interval`) with the number of clusters for the sample size, as if each cluster were one episode:
+    the most that episodes of a cluster can depend on each other.
+    """
+    table = _by_cluster(successes)
+    means = table[:, 0] / table[:, 1]
+    if len(table) >= 2 and np.all(means == means[0]):
+        return wilson_interval(float(means[0]), len(table))
+    return _resampled(table)
+
+
+def wilson_interval(rate: float, count: int) -> list[float]:
+    r"""Wilson's 95 % score interval of a success rate in ``count`` independent trials.
+
+    .. math:: \frac{p + z^2/2n \pm z \sqrt{p(1-p)/n + z^2/4n^2}}{1 + z^2/n}
+
+    E. B. Wilson, Probable inference, the law of succession, and statistical inference, J. Am. Stat. Assoc. 22
+    (1927); for why it and not the normal interval: Brown, Cai and DasGupta, Stat. Sci. 16 (2001).
+    """
+    share = Z_95**2 / count
+    middle = (rate + share / 2) / (1 + share)
+    half = math.sqrt(rate * (1 - rate) * share + share**2 / 4) / (1 + share)
+    return [max(0.0, middle - half), min(1.0, middle + half)]
+
+
 def bootstrap_ci(values: Iterable[tuple[Hashable, float]], *, seed: int = 0) -> list[float] | None:
     """The 95 % percentile bootstrap interval of the mean of ``(cluster, value)`` pairs.
 
     Clusters are resampled whole (a cluster bootstrap: Davison and Hinkley, Bootstrap Methods, 1997, section
-    3.8), by a fixed seed. None where there are fewer than two clusters.
+    3.8), by a fixed seed. None where there are fewer than two clusters. Of clusters with equal means it has no
+    width: see :func:`success_interval`.
     """
+    return _resampled(_by_cluster(values), seed)
+
+
+def _by_cluster(values: Iterable[tuple[Hashable, float]]) -> np.ndarray:
+    """Sum and count of each cluster, (clusters, 2)."""
     sums: dict[Hashable, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for cluster, value in values:
         sums[cluster][0] += value
         sums[cluster][1] += 1.0
-    table = np.array(list(sums.values()), dtype=float)
+    return np.array(list(sums.values()), dtype=float).reshape(-1, 2)
+
+
+def _resampled(table: np.ndarray, seed: int = 0) -> list[float] | None:
     count = len(table)
     if count < 2:
         return None
@@ -151,6 +198,10 @@ def _is_final(rows: list[_Row]) -> list[bool]:
         for task_id in {row.task_id, ""}:
             last[row.item, task_id] = max(last[row.item, task_id], row.attempt)
     return [row.valid or last[row.item, row.task_id] <= row.attempt for row in rows]
+
+
+def _outcome(episode: Episode) -> str:
+    return "unfinished" if episode.outcome is None else str(episode.outcome)
 
 
 def _success(row: _Row) -> float:

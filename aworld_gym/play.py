@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
-import platform
+import inspect
 import time
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
-from types import MappingProxyType
 from typing import Any
 
 import gymnasium as gym
@@ -25,11 +20,10 @@ import gymnasium as gym
 from aworld_gym import aio
 from aworld_gym.episode_state import as_returned
 from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
+from aworld_gym.identity import env_id_of, spec_json, versions
 from aworld_gym.policies.base import Agent, Policy
 from aworld_gym.types import Episode, Message, Outcome, StepRecord
 from aworld_gym.wrappers.transcript import TranscriptObservation
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -100,40 +94,9 @@ def failed(env_id: str, policy: Policy, item: Item, error: InfraError, *, attemp
         sample=item.sample,
         outcome=Outcome.INFRA_FAILURE,
         error=str(error),
-        versions=versions(policy.name),
+        error_kind=error.kind,
+        versions=versions(policy),
     )
-
-
-def env_id_of(env: gym.Env) -> str:
-    """The id an env is registered under, or its class name."""
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-def spec_json(env: gym.Env) -> str | None:
-    """The env's spec as JSON, wrappers included; None where it has none, or one that JSON cannot hold."""
-    if env not in _specs:
-        spec = env.spec
-        try:
-            _specs[env] = None if spec is None else spec.to_json()
-        except (TypeError, ValueError) as error:
-            log.info("the spec of %s is not recorded: %s", env_id_of(env), error)
-            _specs[env] = None
-    return _specs[env]
-
-
-_specs: weakref.WeakKeyDictionary[gym.Env, str | None] = weakref.WeakKeyDictionary()
-
-
-@lru_cache
-def versions(policy: str) -> Mapping[str, str]:
-    """What an episode depends on: package versions, and the policy's name."""
-    found = {"policy": policy, "python": platform.python_version()}
-    for name in ("aworld-gym", "gymnasium", "mcp"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # a source tree that was not installed
-            continue
-    return MappingProxyType(found)
 
 
 class _Run:
@@ -161,7 +124,7 @@ class _Run:
         new, done = obs, False
         while not done:
             with self.policys_fault("act"):
-                action = await self.agent.act(new)
+                action = await self.said(new)
             if action is None:
                 self.ended = Outcome.MAX_TOKENS
                 return
@@ -174,6 +137,22 @@ class _Run:
                     observe(float(reward), info, done)
         if info["outcome"] is None:
             self.ended = Outcome.MAX_TURNS  # cut by a wrapper such as TimeLimit, of which the env knows nothing
+
+    async def said(self, new: tuple[Message, ...]) -> Message | None:
+        """The agent's next action; what is not an agent is the policy's fault."""
+        act = getattr(self.agent, "act", None)
+        if not callable(act):
+            raise PolicyError(
+                f"policy {self.policy.name!r}: episode() gave a {type(self.agent).__name__}, which is no agent; "
+                "an agent has `async def act(self, messages)`"
+            )
+        said = act(new)
+        if not inspect.isawaitable(said):
+            raise PolicyError(
+                f"policy {self.policy.name!r}: act() must be asynchronous (`async def act(self, messages)`), "
+                f"and it returned a {type(said).__name__}"
+            )
+        return await said
 
     async def step(self, action: Message) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step; an action that is none is the policy's fault."""
@@ -208,8 +187,8 @@ class _Run:
             return dataclasses.replace(base, spec=spec_json(self.env), duration_s=seconds)
         base = self.env.get_wrapper_attr("episode")
         if self.ended is not None:
-            said = None if self.error is None else str(self.error)
-            base = dataclasses.replace(base, outcome=self.ended, score=score, error=said)
+            said, kind = (None, None) if self.error is None else (str(self.error), self.error.kind)
+            base = dataclasses.replace(base, outcome=self.ended, score=score, error=said, error_kind=kind)
         return dataclasses.replace(
             base,
             attempt=self.attempt,
@@ -217,13 +196,13 @@ class _Run:
             sample=self.item.sample,
             steps=tuple(self.steps),
             spec=spec_json(self.env),
-            versions=versions(self.policy.name),
+            versions=versions(self.policy),
             duration_s=seconds,
         )
 
     def place(self) -> str:
         """Which episode this is, for error messages."""
-        task = self.env.get_wrapper_attr("task") if self.started else None
+        task = getattr(self.env.unwrapped, "task", None) if self.started else None
         where = f", task {task.id!r}, turn {len(self.steps)}" if task is not None else ", at reset"
         return f"the episode with seed {self.item.seed} (sample {self.item.sample}, attempt {self.attempt}{where})"
 

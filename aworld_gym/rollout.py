@@ -12,7 +12,6 @@ metrics.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections import deque
@@ -26,8 +25,10 @@ from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym import aio
 from aworld_gym.errors import ConfigError, InfraError, PolicyError, describe
-from aworld_gym.play import Item, env_id_of, failed, play, spec_json
-from aworld_gym.policies.base import Policy
+from aworld_gym.identity import check_same_run
+from aworld_gym.making import check_tool_env, make_tool_env
+from aworld_gym.play import Item, failed, play
+from aworld_gym.policies import Policy, PolicyFunction, as_policy
 from aworld_gym.progress import EpisodeProgress
 from aworld_gym.toolchain import loop
 from aworld_gym.trajectory import Journal, Resume
@@ -39,6 +40,9 @@ log = logging.getLogger(__name__)
 
 EnvLike = str | EnvSpec | gym.Env | Callable[[], gym.Env]
 """An env id, a spec, an env made by ``gym.make`` (its spec is rebuilt), or a function that makes an env."""
+
+PolicyLike = Policy | PolicyFunction
+"""A policy, or a plain function ``(messages so far, tools) -> assistant message``, synchronous or asynchronous."""
 
 DEFAULT_EPISODES = 50
 CLOSE_TIMEOUT_S = 60.0
@@ -63,14 +67,14 @@ def make_items(episodes: int, *, seed: int = 0, group_size: int = 1) -> list[Ite
     return [Item(i, seed + i // group_size, i % group_size, str(seed + i // group_size)) for i in range(episodes)]
 
 
-def rollout(env: EnvLike, policy: Policy, *, progress: bool = False, **options: Any) -> list[Episode]:
+def rollout(env: EnvLike, policy: PolicyLike, *, progress: bool = False, **options: Any) -> list[Episode]:
     """Play episodes and wait for all of them.
 
     Callable from any thread but the package's own loop; inside a running event loop it blocks that loop.
 
     Args:
         env: an id, a spec, an env made by ``gym.make``, or a function that makes an env.
-        policy: makes one agent per episode.
+        policy: makes one agent per episode; or a plain function of (messages so far, tools).
         progress: show a progress bar on stderr.
         **options: the arguments of :func:`arollout` (``episodes``, ``seed``, ``concurrency``, ``journal``, ...).
 
@@ -95,7 +99,7 @@ def rollout(env: EnvLike, policy: Policy, *, progress: bool = False, **options: 
     return [episode for _, episode in sorted(done, key=lambda pair: (pair[0], pair[1].attempt))]
 
 
-def iterate(env: EnvLike, policy: Policy, *, progress: bool = False, **options: Any) -> Iterator[Episode]:
+def iterate(env: EnvLike, policy: PolicyLike, *, progress: bool = False, **options: Any) -> Iterator[Episode]:
     """As :func:`rollout`, one record at a time in order of completion, for runs too long to hold in memory."""
     with closing(_iterate(env, policy, progress, options)) as pairs:
         for _, episode in pairs:
@@ -104,7 +108,7 @@ def iterate(env: EnvLike, policy: Policy, *, progress: bool = False, **options: 
 
 async def arollout(
     env: EnvLike,
-    policy: Policy,
+    policy: PolicyLike,
     *,
     episodes: int | None = None,
     seed: int = 0,
@@ -125,7 +129,8 @@ async def arollout(
     Args:
         env: an id, a spec, an env made by ``gym.make`` (its spec is rebuilt, wrappers included; the env itself
             is not touched), or a function that makes an env.
-        policy: makes one agent per episode (:class:`~aworld_gym.policies.Policy`).
+        policy: makes one agent per episode (:class:`~aworld_gym.policies.Policy`); or a plain function of
+            (messages so far, tools), see :class:`~aworld_gym.policies.FunctionPolicy`.
         episodes: how many (50 where None). Item i has seed ``seed + i // group_size`` and the group of that name.
         seed: the first seed.
         concurrency: episodes at once.
@@ -136,7 +141,8 @@ async def arollout(
             Off by default: a clock makes a rollout irreproducible.
         journal: a file to write every record to as it is complete, or an open Journal (which stays open).
         resume: continue the journal: items that have a valid record there are yielded from it and not played;
-            others get further attempts. Without it a journal that already has records is refused.
+            others get further attempts. Without it a journal that already has records is refused; with it, one
+            whose records are of another env, env spec, policy or policy settings.
         on_episode: called with each new record, on the loop's thread, before it is yielded; it must not block.
 
     Raises:
@@ -163,7 +169,7 @@ async def arollout(
 
 
 def _iterate(
-    env: EnvLike, policy: Policy, progress: bool, options: dict[str, Any]
+    env: EnvLike, policy: PolicyLike, progress: bool, options: dict[str, Any]
 ) -> Generator[tuple[int, Episode], None, None]:
     """The synchronous engine loop: records with the index of their item. An interrupt leaves nothing open."""
     options = dict(options)
@@ -197,7 +203,7 @@ class _Engine:
     def __init__(
         self,
         env: EnvLike,
-        policy: Policy,
+        policy: PolicyLike,
         items: Sequence[Item],
         *,
         concurrency: int = 16,
@@ -215,7 +221,7 @@ class _Engine:
         if resume and journal is None:
             raise ConfigError("resume=True needs the journal to resume from")
         self._env_id, self._make = _maker(env)
-        self._policy, self._items = policy, items
+        self._policy, self._items = as_policy(policy), items
         self._concurrency, self._retries, self._deadline_s = concurrency, retries, deadline_s
         self.total = len(items)
         self._place, self._resume, self._on_episode = journal, resume, on_episode
@@ -225,6 +231,7 @@ class _Engine:
         self._queue: asyncio.Queue[tuple[int, Episode] | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
+        self._said: set[str] = set()
 
     async def start(self) -> None:
         """Open the journal, hand over what it already has, and start the workers."""
@@ -235,9 +242,10 @@ class _Engine:
                 self._queue.put_nowait((item.index, episode))
             if not any(episode.valid for episode in records):
                 self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id)))
-        if done.episodes and self._todo:
+        if done.episodes and self._journal is not None:
             self._spare = await self._made()
-            _check_same_run(done.episodes, self._spare, self._policy)
+            where = str(self._journal.path)
+            check_same_run(done.episodes, self._spare, self._policy, where=where, also=self._env_id)
         self._task = asyncio.create_task(self._work(), name="aworld-gym-rollout")
 
     async def next(self) -> tuple[int, Episode] | None:
@@ -319,7 +327,10 @@ class _Engine:
             self._journal.append(episode)
         self._queue.put_nowait((item.index, episode))
         if episode.error is not None:
-            log.warning("seed %s, sample %d, attempt %d: %s", item.seed, item.sample, episode.attempt, episode.error)
+            # What spoils one episode often spoils all of them: it is said aloud once.
+            level = logging.INFO if episode.error in self._said else logging.WARNING
+            self._said.add(episode.error)
+            log.log(level, "seed %s, sample %d, attempt %d: %s", item.seed, item.sample, episode.attempt, episode.error)
         if self._on_episode is not None:
             self._on_episode(episode)
 
@@ -344,21 +355,15 @@ def _maker(env: EnvLike) -> tuple[str, Callable[[], gym.Env]]:
                 "an env that was not made by gym.make has no spec to rebuild it from; "
                 "pass a function that makes the env, or register it and pass its id"
             )
-        return env.spec.id, partial(_make, env.spec)
+        return env.spec.id, partial(make_tool_env, env.spec)
     if isinstance(env, EnvSpec):
-        return env.id, partial(_make, env)
+        return env.id, partial(make_tool_env, env)
     if isinstance(env, str):
-        return env, partial(_make, env)
+        return env, partial(make_tool_env, env)
     if callable(env):
-        return getattr(env, "__name__", type(env).__name__), env
+        name = getattr(env, "__name__", type(env).__name__)
+        return name, lambda: check_tool_env(env(), name)
     raise ConfigError(f"expected an env id, a spec, an env or a function that makes one, got {type(env).__name__}")
-
-
-def _make(spec: str | EnvSpec) -> gym.Env:
-    try:
-        return gym.make(spec)
-    except gym.error.UnregisteredEnv as error:
-        raise ConfigError(str(error)) from error
 
 
 async def _close(env: gym.Env) -> None:
@@ -368,23 +373,3 @@ async def _close(env: gym.Env) -> None:
             await aio.aclose(env)
     except Exception as error:
         log.warning("an env did not close cleanly: %s", describe(error), exc_info=error)
-
-
-def _check_same_run(done: Sequence[Episode], env: gym.Env, policy: Policy) -> None:
-    """Refuse to continue a journal of something else: its episodes would be mixed with these."""
-    last = next((episode for episode in reversed(done) if episode.spec is not None), done[-1])
-    spec = spec_json(env)
-    for what, was, now in (
-        ("env", last.env_id, env_id_of(env)),
-        ("policy", last.versions.get("policy"), policy.name),
-        ("env spec", _json(last.spec), _json(spec)),
-    ):
-        if was is not None and now is not None and was != now:
-            raise ConfigError(
-                f"the journal is of another run: its {what} is {was!r}, this one's is {now!r}; "
-                "resume with the same settings, or write to another place"
-            )
-
-
-def _json(text: str | None) -> Any:
-    return None if text is None else json.loads(text)

@@ -1,6 +1,6 @@
 """REINFORCE in plain torch on a tool env: shaped step rewards, reward-to-go, exact tokens, no trainer.
 
-    python examples/custom_loop.py --model PATH --steps 20
+    python examples/custom_loop.py --model runs/gaia/start --steps 20      # `make train` leaves that folder
 
 The env is stepped message by message. What is trained on is what was sampled: the codec turns the sampled ids into
 the action and the tools' answers into the ids to append, and nothing is ever tokenised again.
@@ -75,7 +75,12 @@ def loss_of(model: torch.nn.Module, batch: list[TokenTrajectory]) -> torch.Tenso
 
 def main() -> list[float]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", required=True, help="a folder or hub name with a chat template that knows tools")
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="a folder or hub name with a chat template that knows tools; "
+        "offline, `make train` leaves two: runs/gaia/start before its GRPO, runs/gaia/final after it",
+    )
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--episodes", type=int, default=16, help="per step")
     parser.add_argument("--lr", type=float, default=3e-4)
@@ -84,8 +89,12 @@ def main() -> list[float]:
     args = parser.parse_args()
 
     torch.manual_seed(args.seed)
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(args.model)
+        model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32)
+    except (OSError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        parser.error(f"{args.model!r} is no model's folder, nor a hub name that loads here ({why}); see --help")
     codec = ChatCodec(tokenizer)
     generate = TransformersGenerator(model, stop_ids=codec.stop_ids, max_new_tokens=args.max_new_tokens, seed=args.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.0)

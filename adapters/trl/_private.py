@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,19 @@ def require_trl() -> str:
     if found not in TESTED:
         log.warning("trl %s is not among the versions this adapter is tested with (%s)", found, ", ".join(TESTED))
     return found
+
+
+@contextmanager
+def without_renaming_notices() -> Iterator[None]:
+    """Leave out the notices of transformers that its names for activation checkpointing have changed.
+
+    TRL itself uses the old names, in every run; nobody who calls it can do anything about that.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message=r"`(is_)?gradient_checkpointing\w*` is deprecated", category=FutureWarning
+        )
+        yield
 
 
 class TrainerSampler:

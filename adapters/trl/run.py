@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,19 @@ from trl import GRPOConfig
 
 from adapters.common import (
     EVAL_SEEDS,
+    MODELS,
     SEEDS_PER_RUN,
     MetricsFile,
     RolloutOptions,
     TrainResult,
+    check_model_folder,
     env_spec,
     read_config,
     refuse_mixing,
     task_seeds,
 )
 from adapters.credit import Credit
+from adapters.trl import _private
 from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
 from adapters.trl.trainer import EnvGRPOTrainer
 from aworld_gym.errors import ConfigError, did_you_mean
@@ -42,6 +46,7 @@ DEFAULT_TASKS = 1000
 """Tasks in an epoch, where neither ``tasks`` nor ``max_steps`` says."""
 
 
+@_private.without_renaming_notices()
 def train(
     env: Env,
     *,
@@ -97,6 +102,7 @@ def train(
         ConfigError: settings that cannot work, an env or model that cannot be had, a template that cannot be used
             token-exactly, or an ``output_dir`` that holds another run's episodes.
     """
+    check_model_folder(model)
     output_dir, specs = Path(output_dir), {"train": env_spec(env)}
     if eval_env is not None:
         specs["eval"] = env_spec(eval_env)
@@ -123,10 +129,8 @@ def train(
             logprob_threshold=logprob_threshold,
         )
     except OSError as error:
-        raise ConfigError(
-            f"the model {model!r} cannot be loaded: {error}. Give a folder written by save_pretrained, or the name of "
-            "a model on the hub that this machine can reach."
-        ) from error
+        why = str(error).strip().split("\n")[0].rstrip(".")
+        raise ConfigError(f"the model {str(model)!r} cannot be loaded: {why}. {MODELS}") from error
     rollouts.prepare(trainer)
     log.info(
         "training on %s: %d tasks an epoch, %d episodes a group, at most %d tokens an episode after its prompt; "
@@ -200,6 +204,8 @@ def arguments(
         ConfigError: unknown or contradictory settings.
     """
     overrides = dict(overrides or {})
+    known = {f.name: f for f in dataclasses.fields(GRPOConfig)}
+    _check_names(overrides, known)
     if isinstance(config, GRPOConfig):
         if overrides:
             raise ConfigError(f"set {sorted(overrides)} in the GRPOConfig itself, or give a mapping instead of it")
@@ -216,10 +222,7 @@ def arguments(
     section = given.pop("rollout", None)
     if section is not None and rollout is not None:
         raise ConfigError("rollout options are given twice: in the config and as an argument")
-    known = {f.name: f for f in dataclasses.fields(GRPOConfig)}
-    for name in given:
-        if name not in known:
-            raise ConfigError(f"GRPOConfig has no field {name!r}.{did_you_mean(name, known)}")
+    _check_names(given, known)
     # YAML reads 1e-6 (without a dot) as text.
     given = {name: _number(value, known[name]) for name, value in given.items()}
     given.pop("output_dir", None)
@@ -236,8 +239,9 @@ def arguments(
             if name not in given
         }
     _say(ours)
+    options = RolloutOptions.of(section if rollout is None else rollout)
     try:
-        return GRPOConfig(**{**given, **ours}), RolloutOptions.of(section if rollout is None else rollout)
+        return GRPOConfig(**{**given, **ours}), options
     except (TypeError, ValueError) as error:
         raise ConfigError(f"GRPOConfig refuses these settings: {error}") from error
 
@@ -274,6 +278,19 @@ def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int
         rollout_func=rollouts,
         eval_dataset=dataset("eval", eval_seeds) if evaluates else None,
     )
+
+
+def _check_names(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name in given:
+        if name not in known and name in own:
+            raise ConfigError(
+                f"{name!r} is an argument of train(), not a field of GRPOConfig: pass it to train() "
+                f"(on the command line: --set {name}=...)"
+            )
+        if name not in known:
+            hint = did_you_mean(name, [*known, *own])
+            raise ConfigError(f"GRPOConfig has no field {name!r}, and train() no such argument.{hint}")
 
 
 def _number(value: Any, field: dataclasses.Field[Any]) -> Any:

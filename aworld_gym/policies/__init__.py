@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,29 +10,69 @@ from aworld_gym.errors import ConfigError
 from aworld_gym.imports import load
 from aworld_gym.policies.base import Agent, Policy, tool_call
 from aworld_gym.policies.endpoint import OpenAIPolicy
+from aworld_gym.policies.function import FunctionPolicy, PolicyFunction, as_policy, mismatch
 from aworld_gym.policies.oracle import OraclePolicy
 from aworld_gym.policies.random_calls import RandomPolicy
 from aworld_gym.policies.scripted import ScriptedPolicy
 
-__all__ = ["Agent", "OpenAIPolicy", "OraclePolicy", "Policy", "RandomPolicy", "ScriptedPolicy", "make", "tool_call"]
+__all__ = [
+    "Agent",
+    "FunctionPolicy",
+    "OpenAIPolicy",
+    "OraclePolicy",
+    "Policy",
+    "PolicyFunction",
+    "RandomPolicy",
+    "ScriptedPolicy",
+    "as_policy",
+    "make",
+    "tool_call",
+]
+
+log = logging.getLogger(__name__)
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {"oracle": OraclePolicy, "random": RandomPolicy, "openai": OpenAIPolicy}
 """Ready policies by short name."""
 
+SECRETS = frozenset({"api_key"})
+"""Options of policies that are never recorded."""
 
-def make(name: str, **options: Any) -> Policy:
-    """A policy by short name (:data:`POLICIES`) or by import path ``package.module:factory``.
+
+def make(name: str, /, **options: Any) -> Policy:
+    """A policy by short name (:data:`POLICIES`) or by import path ``package.module:name``.
+
+    What stands there is a factory that takes ``options``, or a policy function of (messages, tools).
 
     Raises:
         ConfigError: no such policy, options that it does not take, or what was made is not a policy.
     """
     factory = load(name, POLICIES)
-    try:
-        policy = factory(**options)
-    except TypeError as error:
-        raise ConfigError(f"policy {name!r} cannot be made with options {sorted(options)}: {error}") from error
-    if not isinstance(policy, Policy):
+    if not callable(factory):
+        return as_policy(factory)
+    why_not = mismatch(factory, **options)
+    if why_not is not None:
+        if not options and mismatch(factory, [], []) is None:
+            return as_policy(factory)
         raise ConfigError(
-            f"{name!r} gave a {type(policy).__name__}, which is no policy (it needs .name and .episode())"
+            f"policy {name!r} cannot be made with options {sorted(options)}: {why_not}; "
+            "expected a factory that takes them, or a policy function of (messages, tools)"
         )
+    made = factory(**options)
+    try:
+        policy = as_policy(made)
+    except ConfigError as error:
+        raise ConfigError(f"{name!r} gave what is no policy: {error}") from error
+    if isinstance(policy, FunctionPolicy) or not hasattr(policy, "settings"):
+        _record(policy, options)
     return policy
+
+
+def _record(policy: Any, options: Mapping[str, Any]) -> None:
+    """Let the policy carry the options it was made with, by which a journal tells runs apart."""
+    settings = {**getattr(policy, "settings", {}), **{k: v for k, v in options.items() if k not in SECRETS}}
+    try:
+        policy.settings = settings
+    except AttributeError:  # slots, or a frozen dataclass
+        log.warning(
+            "policy %r takes no attribute `settings`: a resumed run cannot see whether its options changed", policy.name
+        )

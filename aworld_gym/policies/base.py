@@ -18,7 +18,7 @@ from aworld_gym.types import Message
 
 @runtime_checkable
 class Agent(Protocol):
-    """Plays one episode.
+    """Plays one episode. ``act`` is a coroutine function.
 
     Two optional methods are called where they exist: ``observe(reward: float, info: dict, done: bool)`` after
     each step, and ``close()`` exactly once when the episode is over, for whatever reason.
@@ -42,7 +42,12 @@ class Agent(Protocol):
 
 @runtime_checkable
 class Policy(Protocol):
-    """Makes agents. An optional ``async aclose()`` is awaited when a rollout ends; the policy may be used again."""
+    """Makes agents.
+
+    Optional: ``settings``, a mapping of JSON values that say how it plays (a temperature, say). They are recorded in
+    every episode, and a journal is not continued with others. ``async aclose()`` is awaited when a rollout ends; the
+    policy may be used again.
+    """
 
     name: str
     """Short, for logs and records."""

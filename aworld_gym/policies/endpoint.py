@@ -1,8 +1,8 @@
 """A policy behind any OpenAI-compatible chat-completions endpoint, vLLM included.
 
-One client serves all episodes. The client library retries what may be retried (connection errors, 408, 409, 429,
-5xx) with exponential backoff and obeys ``Retry-After``; replies that are not a completion are retried here in the
-same way. What is left then is nobody's answer: it ends the episode as ``infra_failure``, never as reward 0.
+One client serves all episodes. What may be retried (connection errors, time-outs, 408, 409, 429, 5xx, replies that
+are not a completion) is, with exponential backoff or as ``Retry-After`` says. What is left then is nobody's answer: it
+ends the episode as ``infra_failure``, never as reward 0. An endpoint that was never reached is the caller's mistake.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,15 @@ log = logging.getLogger(__name__)
 # Endpoints agree on no code for a prompt that is too long; OpenAI has one, others only say so in the message.
 _OVERFLOW_CODES = ("context_length_exceeded",)
 _OVERFLOW_TEXT = ("maximum context length", "context length", "context window", "too many tokens", "prompt is too long")
-_MAX_BACKOFF_S = 8.0
+
+BACKOFF_S, MAX_BACKOFF_S = 0.5, 8.0
+"""Seconds before the first retry of a request (doubled for each further one), and at most."""
+MAX_RETRY_AFTER_S = 120.0
+"""An endpoint that asks for a longer wait is not waited for."""
+CONNECT_TIMEOUT_S = 5.0
+FIRST_CONTACTS = 3
+"""Tries to connect to an endpoint that has not yet answered anything."""
+_JITTER = random.Random(0)
 
 
 class OpenAIPolicy:
@@ -40,7 +49,8 @@ class OpenAIPolicy:
         api_key: ``LLM_API_KEY`` where None. A local endpoint (``base_url`` given) needs none.
         temperature: passed on where given.
         top_p: passed on where given.
-        max_tokens: of one message; passed on where given.
+        max_tokens: of one message; passed on where given. A message that it cuts short is not an answer: without
+            tool calls it ends the episode as ``max_tokens``.
         extra: further fields of the request body, for example ``{"chat_template_kwargs": {...}}``.
         images: where image parts of tool results go. ``"user"``: into a user message after the results, which
             every vision endpoint takes; ``"tool"``: left in the tool message; ``"omit"``: replaced by a remark,
@@ -50,7 +60,7 @@ class OpenAIPolicy:
 
     Raises:
         ConfigError: no model or no key is named, or (from an agent) the endpoint refuses the very first request
-            for good: a wrong key, an unknown model, an unknown option.
+            for good (a wrong key, an unknown model, an unknown option) or cannot be reached at all.
 
     Example:
         >>> policy = OpenAIPolicy("Qwen/Qwen3-0.6B", base_url="http://127.0.0.1:8000/v1")
@@ -74,15 +84,17 @@ class OpenAIPolicy:
     ):
         self.model = model or os.environ.get("LLM_MODEL_NAME") or ""
         if not self.model:
-            raise ConfigError("no model is named: set LLM_MODEL_NAME, or pass model= (--model)")
+            raise ConfigError("no model is named: set LLM_MODEL_NAME, or pass model= (--llm-model-name)")
         self.base_url = base_url or os.environ.get("LLM_BASE_URL") or None
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"base_url (LLM_BASE_URL) must start with http:// or https://, got {self.base_url!r}")
+            raise ConfigError(
+                f"base_url (LLM_BASE_URL, --llm-base-url) must start with http:// or https://, got {self.base_url!r}"
+            )
         self._api_key = api_key or os.environ.get("LLM_API_KEY") or ("none" if self.base_url else "")
         if not self._api_key:
             raise ConfigError(
-                "no endpoint is named: set LLM_BASE_URL (such as http://127.0.0.1:8000/v1), "
-                "or LLM_API_KEY for OpenAI's own"
+                "no endpoint is named: set LLM_BASE_URL or pass base_url= (--llm-base-url), such as "
+                "http://127.0.0.1:8000/v1; or set LLM_API_KEY for OpenAI's own"
             )
         if images not in IMAGES:
             raise ConfigError(f"images must be one of {IMAGES}, got {images!r}")
@@ -94,6 +106,8 @@ class OpenAIPolicy:
         self._served = False
         self._in_flight = 0
         self.name = f"openai:{self.model}"
+        # Where the endpoint is does not matter to what the model says; a server may come back on another port.
+        self.settings = {"model": self.model, **self._options, "extra": self._extra, "images": images}
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
@@ -131,46 +145,60 @@ class OpenAIPolicy:
     async def _tried(self, request: dict[str, Any]) -> Any:
         import openai
 
+        failure: InfraError | ConfigError
+        cause: Exception | None
         for attempt in range(self.retries + 1):
+            wait: float | None = min(BACKOFF_S * 2**attempt, MAX_BACKOFF_S) * _JITTER.uniform(0.75, 1.0)
             try:
                 completion = await self._connected().chat.completions.create(**request, extra_body=self._extra or None)
             except openai.APIStatusError as error:
                 if _is_overflow(error):
                     return None
-                raise self._refusal(error) from error
+                failure, cause = self._refusal(error), error
+                wait = _retry_after(error.response.headers, wait) if isinstance(failure, InfraError) else None
             except openai.APIConnectionError as error:  # time-outs included
-                cause = describe(error.__cause__ or error)
-                raise InfraError("host_unreachable", f"{self._where()}: {cause}", server="llm") from error
+                failure, cause = self._unreached(error), error
+                if isinstance(failure, ConfigError) and attempt + 1 >= FIRST_CONTACTS:
+                    wait = None
             except (openai.OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # not a JSON body
-                problem = describe(error)
+                failure, cause = self._nonsense(describe(error)), error
             else:
                 if getattr(completion, "choices", None) and completion.choices[0].message is not None:
                     self._served = True
                     return completion
-                problem = f"the reply is not a chat completion: {str(completion)[:200]!r}"
-            log.info("%s: %s (try %d of %d)", self._where(), problem, attempt + 1, self.retries + 1)
-            if attempt < self.retries:
-                await asyncio.sleep(min(0.5 * 2**attempt, _MAX_BACKOFF_S))
-        raise InfraError("server_protocol", f"{self._where()}: {problem}", server="llm")
+                failure, cause = self._nonsense(f"the reply is not a chat completion: {str(completion)[:200]!r}"), None
+            if wait is None or attempt == self.retries:
+                break
+            log.info("%s (try %d of %d)", failure, attempt + 1, self.retries + 1)
+            await asyncio.sleep(wait)
+        raise failure from cause
 
     def _connected(self) -> AsyncOpenAI:
         # A client belongs to one event loop of one process.
         key = (os.getpid(), id(asyncio.get_running_loop()))
         if self._client is None or self._client[0] != key:
-            from openai import AsyncOpenAI  # here: importing the client takes a second
+            from openai import AsyncOpenAI, Timeout  # here: importing the client takes a second
 
-            client = AsyncOpenAI(
-                api_key=self._api_key, base_url=self.base_url, timeout=self.timeout_s, max_retries=self.retries
-            )
+            timeout = Timeout(self.timeout_s, connect=min(self.timeout_s, CONNECT_TIMEOUT_S))
+            client = AsyncOpenAI(api_key=self._api_key, base_url=self.base_url, timeout=timeout, max_retries=0)
             self._client = (key, client)
         return self._client[1]
 
-    def _refusal(self, error: Any) -> Exception:
+    def _refusal(self, error: Any) -> InfraError | ConfigError:
         said = f"{self._where()} answered {error.status_code}: {_reason(error)}"
         transient = error.status_code in (408, 409, 429) or error.status_code >= 500
         if transient or self._served:
             return InfraError("host_refused", said, server="llm")
         return ConfigError(f"{said}. Check LLM_BASE_URL, LLM_API_KEY, LLM_MODEL_NAME and the sampling options.")
+
+    def _unreached(self, error: Exception) -> InfraError | ConfigError:
+        said = f"{self._where()}: {_innermost(error)}"
+        if self._served or not _never_connected(error):
+            return InfraError("host_unreachable", said, server="llm")
+        return ConfigError(f"{said}. Check LLM_BASE_URL (--llm-base-url), and that the server is up.")
+
+    def _nonsense(self, said: str) -> InfraError:
+        return InfraError("server_protocol", f"{self._where()}: {said}", server="llm")
 
     def _where(self) -> str:
         return f"model endpoint {self.base_url or 'api.openai.com'} ({self.model})"
@@ -185,12 +213,15 @@ class OpenAIAgent:
         self._turn = 0
 
     async def act(self, messages: tuple[Message, ...]) -> Message | None:
-        """The endpoint's next message; None where the conversation has outgrown the model's context."""
+        """The endpoint's next message; None where it was cut short, or the conversation has outgrown the context."""
         self._conversation += wire_messages(messages, images=self._policy.images)
         completion = await self._policy.complete(self._conversation, self._tools)
         if completion is None:
             return None
         message = reply_message(completion, turn=self._turn)
+        if message["sampled"]["finish_reason"] == "length" and "tool_calls" not in message:
+            log.info("%s: a message was cut by max_tokens", self._policy.name)
+            return None
         self._turn += 1
         self._conversation += wire_messages((message,), images=self._policy.images)
         return message
@@ -208,3 +239,28 @@ def _is_overflow(error: Any) -> bool:
         return False
     text = json.dumps(error.body, default=str).lower() if error.body is not None else str(error.message).lower()
     return error.code in _OVERFLOW_CODES or any(sign in text for sign in _OVERFLOW_TEXT)
+
+
+def _retry_after(headers: Mapping[str, str], otherwise: float | None) -> float | None:
+    """Seconds that the endpoint asks to wait; None where that is too long."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            asked = float(headers[name]) * unit_s
+        except (KeyError, ValueError):  # a date is legal too, and no endpoint in use sends one
+            continue
+        if asked > 0:
+            return asked if asked <= MAX_RETRY_AFTER_S else None
+    return otherwise
+
+
+def _never_connected(error: BaseException) -> bool:
+    # By name: the client library is built on httpx or on its successor, by version.
+    names = {kind.__name__ for kind in type(error.__cause__).__mro__}
+    return bool(names & {"ConnectError", "ConnectTimeout"})
+
+
+def _innermost(error: BaseException) -> str:
+    """The last cause in a chain of them: the operating system's words rather than each library's own."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return describe(error)

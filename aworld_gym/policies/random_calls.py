@@ -31,6 +31,7 @@ class RandomPolicy:
 
     def __init__(self, seed: int = 0):
         self.seed = seed
+        self.settings = {"seed": seed}
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env

@@ -1,4 +1,4 @@
-"""Policies made of fixed messages or of a plain function: for tests, demonstrations and custom agents."""
+"""Policies made of fixed messages, or of a function that also sees the info of reset: for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from aworld_gym.actions import canonical_json
+from aworld_gym.episode_state import digest
 from aworld_gym.errors import ConfigError
 from aworld_gym.types import Message
 
@@ -35,6 +37,7 @@ class ScriptedPolicy:
     def __init__(self, script: Sequence[Message] | Turn, *, name: str = "scripted"):
         self.name = name
         self._script = script if callable(script) else tuple(script)
+        self.settings = {"script": _identified(self._script)}
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
@@ -66,3 +69,10 @@ class ScriptedAgent:
         if message is not None:
             self._transcript.append(message)
         return message
+
+
+def _identified(script: Sequence[Message] | Turn) -> str:
+    """What tells one script from another in every process: a function's name, or a hash of the messages."""
+    if callable(script):
+        return f"{getattr(script, '__module__', '')}:{getattr(script, '__qualname__', type(script).__qualname__)}"
+    return digest(canonical_json(script))

@@ -14,6 +14,7 @@ from adapters.common import (
     LogprobAlarm,
     MetricsFile,
     RolloutOptions,
+    check_model_folder,
     env_spec,
     episode_metrics,
 )
@@ -44,6 +45,8 @@ def test_env_spec_takes_ids_specs_and_made_envs():
     ("env", "message"),
     [
         ("Test/Nothing-v0", "no env 'Test/Nothing-v0'"),
+        ("CartPole-v1", "'CartPole-v1' is not a tool env"),
+        (gym.spec("CartPole-v1"), "'CartPole-v1' is not a tool env"),
         (3, "must be an id, an EnvSpec or an env"),
         (make_env, "must be an id, an EnvSpec or an env"),
     ],
@@ -57,6 +60,19 @@ def test_env_spec_refuses_an_env_without_a_spec():
     env = make_env()
     with pytest.raises(ConfigError, match="register it and make it with gym.make"):
         env_spec(env)
+
+
+def test_a_model_that_is_a_path_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models" / "a").mkdir(parents=True)
+    (tmp_path / "models" / "a" / "config.json").touch()
+    for model in ("models/a", "./models/a", tmp_path / "models" / "a", "org/name", "name", object()):
+        check_model_folder(model)
+    with pytest.raises(ConfigError, match="the folder './models' holds no model"):
+        check_model_folder("./models")
+    for model in ("./nomodel", tmp_path / "nomodel", "runs/gaia/nomodel", "/nomodel", "~/nomodel"):
+        with pytest.raises(ConfigError, match="there is no folder '.*nomodel'.*[^.]. Give a folder"):
+            check_model_folder(model)
 
 
 def test_rollout_options_name_what_they_do_not_know():
@@ -86,6 +102,8 @@ def test_episode_metrics():
     assert (found["env/tool_calls"], found["env/tool_errors"]) == (4.0, 2.0)
     assert (found["env/reward/task"], found["env/reward/bonus"]) == (1.0, 0.25)
     assert sum(value for name, value in found.items() if name.startswith("env/outcome/")) == 1.0
+    stopped = episode_metrics(played(Outcome.NO_ANSWER))
+    assert stopped["env/invalid"] == 0.0 and stopped["env/outcome/no_answer"] == 1.0
     assert episode_metrics(played(Outcome.INFRA_FAILURE, attempts=3)) == {"env/invalid": 1.0, "env/retried": 2.0}
 
 

@@ -1,12 +1,14 @@
 """The command line, as a user runs it: real processes where processes matter, real file descriptors everywhere."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
 import types
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ import pytest
 from chat_endpoint import ChatEndpoint, call, completion, refusal
 
 from adapters.common import EpisodeCounts, TrainResult
+from aworld_gym import doctor
 from aworld_gym.cli import app
 from aworld_gym.trajectory import read_jsonl
 
@@ -22,12 +25,12 @@ LIB = str(Path(__file__).parents[1] / "lib")
 SMALL = str(Path(LIB) / "small_toolchain.py")
 
 
-def process(*args, **kwargs):
+def process(*args, program=(sys.executable, "-m", "aworld_gym"), **kwargs):
     """A command in a process of its own."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [LIB, env.get("PYTHONPATH")]))
     return subprocess.Popen(
-        [sys.executable, "-m", "aworld_gym", *args],
+        [*program, *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -145,6 +148,26 @@ def test_a_run_is_continued_only_when_asked(run, tmp_path):
     assert len(list(read_jsonl(tmp_path / "episodes.jsonl"))) == 4
 
 
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (["--policy", "random"], "its policy is 'oracle', this one's is 'random'"),
+        (["--policy", "cli_envs:oracle", "-p", "style=terse"], "this one's is {'style': 'terse'}"),
+        (["-k", "split=test"], "its env spec is {'kwargs': {}}, this one's is {'kwargs': {'split': 'test'}}"),
+    ],
+)
+@pytest.mark.parametrize("episodes", ["2", "3"])
+def test_a_run_is_not_continued_as_another_one(run, tmp_path, other, difference, episodes):
+    args = ("eval", ENV, "--episodes", "2", "--output", str(tmp_path), "--json")
+    assert run(*args)[0] == 0
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert {path.name for path in files} == {"episodes.jsonl", "summary.json"}
+    code, out, err = run("eval", ENV, "--episodes", episodes, "--output", str(tmp_path), "--resume", "--json", *other)
+    message = only_json(out)["error"]["message"]
+    assert code == 2 and "is of another run" in message and difference in message and "Traceback" not in err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
 def test_a_killed_run_resumes_without_loss_or_repetition(tmp_path):
     journal = tmp_path / "episodes.jsonl"
     args = (
@@ -226,7 +249,7 @@ def test_no_valid_episode_is_a_failure(run):
     )
     found = only_json(out)
     assert code == 1 and found["invalid"] == 1 and found["success_rate"] is None
-    assert found["outcomes"] == {"infra_failure": 1}
+    assert found["outcomes"] == {"infra_failure": 1} and found["failures"] == {"server_died": 1}
 
 
 def test_a_policys_bug(run, tmp_path):
@@ -237,6 +260,15 @@ def test_a_policys_bug(run, tmp_path):
     assert code == 1 and error["type"] == "PolicyError"
     assert "policy 'broken' raised in act(): KeyError: 'a bug of the policy'" in error["message"]
     assert "seed" in error["message"] and "Traceback" not in err
+
+
+def test_a_wrong_address_of_the_endpoint_is_said_once_and_soon(run):
+    began = time.monotonic()
+    args = ("--policy", "openai", "--llm-base-url", "http://127.0.0.1:9/v1", "--llm-model-name", "m")
+    code, out, err = run("eval", ENV, *args, "--episodes", "8", "--json")
+    assert code == 2 and "Check LLM_BASE_URL (--llm-base-url)" in only_json(out)["error"]["message"]
+    assert sum("ConnectionRefused" in line for line in err.splitlines()) == 1
+    assert time.monotonic() - began < 20.0
 
 
 def test_an_endpoint_that_refuses(run):
@@ -263,6 +295,14 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
         (["eval", "AWorld/Gaia-v0", "-k", "splt=test"], "takes no argument 'splt'; it takes split, level"),
         (["eval", "AWorld/Gaia-v0", "-k", "split"], "expected KEY=VALUE, got 'split'"),
         (["eval", "AWorld/Gaia-v0", "-k", "split=tset"], "tset"),
+        (["eval", "AWorld/Gaia-v0", "-k", 'limits={"max_turn":3}'], "unknown limit 'max_turn'"),
+        (["eval", "CartPole-v1"], "'CartPole-v1' is not a tool env"),
+        (["tools", "CartPole-v1"], "'CartPole-v1' is not a tool env"),
+        (["train", "CartPole-v1", "--model", "m", "--output", "o"], "'CartPole-v1' is not a tool env"),
+        (["train", ENV, "--model", "m", "--output", "o", "--set", "model=n"], "--set model: use --model"),
+        (["train", ENV, "--model", "m", "--output", "o", "--set", "output_dir=n"], "use --output"),
+        (["eval", ENV, "--policy", "cli_envs:make_env"], "gave what is no policy"),
+        (["eval", ENV, "--policy", "cli_envs:slow", "-p", "name=x"], "options ['name']"),
         (["eval", "AWorld/Gaia-v0", "--env-kwargs", "{"], "--env-kwargs is not valid JSON"),
         (["eval", "AWorld/Gaia-v0", "--env-kwargs", "[]"], "must be a JSON object, got list"),
         (["eval", ENV, "--policy", "orakle"], "Did you mean 'oracle'"),
@@ -281,10 +321,11 @@ def test_what_cannot_work_says_what_to_do_without_a_traceback(run, args, message
     code, out, err = run(*args, "--json")
     error = only_json(out)["error"]
     assert code == 2 and message in error["message"]
-    flat = " ".join(err.split())
-    assert "error:" in flat and "Traceback" not in flat
+    said = [line for line in err.splitlines() if line.startswith("error:")]
+    assert len(said) == 1 and message in said[0] and "Traceback" not in err
+    assert [line for line in err.splitlines() if "noise" not in line] == said, "one line, and nothing besides"
     code, out, _ = run(*args)
-    assert code == 2 and out == ""
+    assert code == 2 and out.replace("noise from making an env\n", "") == ""
 
 
 @pytest.mark.parametrize(
@@ -313,11 +354,12 @@ def test_a_server_that_does_not_start_shows_its_stderr(run, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".yaml", ".json"])
-def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, suffix):
+def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, caplog, suffix):
     got = {}
 
     def train(env, **kwargs):
         print("noise from a trainer")
+        logging.getLogger("adapters.trl.run").info("set by the adapter: use_cpu=True")
         got.update(kwargs, env=env)
         return TrainResult(Path("runs/x/model"), [{"loss": 1.0}], Path("runs/x/e.jsonl"), EpisodeCounts(episodes=3))
 
@@ -349,6 +391,7 @@ def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, suffi
     rest = {k: v for k, v in got.items() if k != "env"}
     assert rest == {"model": "some/model", "output_dir": "runs/x", "config": {"learning_rate": 1e-5}, "max_steps": 3}
     assert "noise from a trainer" in err
+    assert "set by the adapter: use_cpu=True" in caplog.text
 
 
 # ---- the rest -------------------------------------------------------------------------------------------------
@@ -359,6 +402,69 @@ def test_entry_points():
     shown = subprocess.run([str(script), "--help"], capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0
     assert all(command in shown.stdout for command in ("tools", "eval", "train", "doctor"))
+
+
+def test_the_version(run):
+    code, out, _ = run("--version")
+    assert code == 0 and out == f"aworld-gym {version('aworld-gym')}\n"
+
+
+def test_train_offers_the_trainers_that_there_are(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run("train", "--help")
+    line = next(line for line in out.splitlines() if "--trainer" in line)
+    adapters = {path.stem for path in (Path(__file__).parents[2] / "adapters").iterdir()}
+    assert code == 0
+    assert {name for name in ("trl", "verl", "swift") if name in line} == adapters & {"trl", "verl", "swift"}
+
+
+PROGRAMS = {
+    "script": (str(Path(sys.executable).with_name("aworld-gym")),),
+    "module": (sys.executable, "-m", "aworld_gym"),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_modules_in_the_current_folder_can_be_named(tmp_path, program):
+    (tmp_path / "here_policies.py").write_text(
+        "def say(messages, tools): return {'role': 'assistant', 'content': '<answer>42</answer>'}\n"
+    )
+    done = process(
+        "eval", ENV, "--policy", "here_policies:say", "--episodes", "1", "--json", program=program, cwd=tmp_path
+    )
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 0, err
+    assert only_json(out)["success_rate"] == 1.0
+    (tmp_path / "here_server.py").write_text(Path(SMALL).read_text(encoding="utf-8"))
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"s": {"python": "here_server:make_server"}}}))
+    done = process("tools", "--mcp-config", "mcp.json", "--json", program=program, cwd=tmp_path)
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 0, err
+    assert "echo" in {tool["function"]["name"] for tool in only_json(out)["tools"]}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_the_current_folder_hides_nothing(tmp_path, program):
+    (tmp_path / "typer.py").write_text("raise RuntimeError('hidden')\n")
+    done = process("--version", program=program, cwd=tmp_path)
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 0 and out.startswith("aworld-gym"), err
+
+
+def test_the_current_folder_is_left_alone_where_python_is_told_so(tmp_path):
+    (tmp_path / "here_policies.py").write_text("")
+    program = (sys.executable, "-P", "-m", "aworld_gym")
+    done = process("eval", ENV, "--policy", "here_policies:say", "--json", program=program, cwd=tmp_path)
+    out, _ = done.communicate(timeout=60)
+    assert done.returncode == 2 and "cannot import 'here_policies'" in only_json(out)["error"]["message"]
+
+
+def test_the_doctor_says_what_takes_its_time(run, monkeypatch):
+    monkeypatch.setattr(doctor, "_probe", lambda statement: None)
+    code, out, err = run("doctor", "--json")
+    assert code == 0 and only_json(out)["trainers"]["trl"]["can_run"]
+    assert "importing trl to see whether it works" in err and "--fast" in err
+    assert "importing" not in run("doctor", "--fast", "--json")[2]
 
 
 def test_importing_the_package_imports_no_client_and_no_terminal_library():

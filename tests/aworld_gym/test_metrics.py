@@ -8,10 +8,10 @@ from episodes import episode, episodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_gym.metrics import Metrics, bootstrap_ci, final, summarize
+from aworld_gym.metrics import Metrics, bootstrap_ci, final, success_interval, summarize, wilson_interval
 from aworld_gym.types import Outcome
 
-BROKEN = dict(outcome=Outcome.INFRA_FAILURE, score=None)
+BROKEN = dict(outcome=Outcome.INFRA_FAILURE, score=None, error_kind="server_died")
 
 
 def test_a_run_by_hand():
@@ -22,10 +22,11 @@ def test_a_run_by_hand():
             episode(2, **BROKEN),
             episode(2, attempt=1, level=1, outcome=Outcome.MAX_TURNS, score=0.0, turns=3),
             episode(3, **BROKEN, errors=("tool_error",)),
-            episode(3, attempt=1, **BROKEN),
+            episode(3, attempt=1, **BROKEN | {"error_kind": "session_lost"}),
         ]
     )
     assert (found["episodes"], found["valid"], found["invalid"], found["retried"]) == (4, 3, 1, 2)
+    assert found["failures"] == {"server_died": 2, "session_lost": 1}
     assert found["success_rate"] == pytest.approx(1 / 3)
     assert found["mean_return"] == pytest.approx(1 / 3)
     assert found["mean_turns"] == 3.0
@@ -77,16 +78,46 @@ def test_any_records_add_up_and_are_json(some):
     assert found["episodes"] + found["retried"] == len(some)
     assert found["episodes"] == len(final(some))
     assert found["valid"] == sum(e.valid for e in some)
+    assert sum(found["failures"].values()) == len(some) - found["valid"]
+    if found["success_ci95"] is not None:
+        low, high = found["success_ci95"]
+        assert 0.0 <= low <= found["success_rate"] <= high <= 1.0 and low < high
 
 
-def test_the_interval_covers_as_often_as_it_says():
+def test_an_episode_without_an_answer_is_a_measurement_and_no_success():
+    found = summarize([episode(0), episode(1, outcome=Outcome.NO_ANSWER, score=0.0)])
+    assert (found["valid"], found["invalid"], found["success_rate"]) == (2, 0, 0.5)
+    assert found["outcomes"] == {"answered": 1, "no_answer": 1} and found["failures"] == {}
+
+
+@pytest.mark.parametrize("rate", [0.4, 0.97])
+def test_the_interval_covers_as_often_as_it_says(rate):
     rng = np.random.default_rng(1)
     hits = 0
     for _ in range(150):
-        draws = (rng.random(60) < 0.4).astype(float)
-        low, high = bootstrap_ci(list(enumerate(draws)))
-        hits += low <= 0.4 <= high
+        draws = (rng.random(60) < rate).astype(float)
+        low, high = success_interval(list(enumerate(draws)))
+        hits += low <= rate <= high
     assert 0.88 <= hits / 150 <= 1.0
+
+
+def test_wilsons_interval():
+    # From Wilson's closed forms at the ends, and a value worked out by hand in the middle.
+    z2 = 1.959963984540054**2
+    assert wilson_interval(1.0, 20) == pytest.approx([20 / (20 + z2), 1.0])
+    assert wilson_interval(0.0, 20) == pytest.approx([0.0, z2 / (20 + z2)])
+    assert wilson_interval(0.5, 10) == pytest.approx([0.236593, 0.763407], abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_successes_are_not_certainty(value):
+    assert success_interval([(k, value) for k in range(50)]) == wilson_interval(value, 50)
+    grouped = [(k // 5, value) for k in range(50)]
+    assert success_interval(grouped) == wilson_interval(value, 10), "groups are counted, not their episodes"
+    assert success_interval([(k // 2, float(k % 2)) for k in range(20)]) == wilson_interval(0.5, 10)
+    assert success_interval([(0, value)]) is None and success_interval([]) is None
+    mixed = [(k, float(k > 4)) for k in range(50)]
+    assert success_interval(mixed) == bootstrap_ci(mixed)
 
 
 def test_the_interval_resamples_groups_whole():

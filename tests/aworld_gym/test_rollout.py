@@ -14,6 +14,7 @@ import gymnasium as gym
 import psutil
 import pytest
 from gymnasium.wrappers import TimeLimit, TransformReward
+from say_env import all_closed
 
 from aworld_gym import Limits, Task
 from aworld_gym.env import ToolEnv
@@ -69,9 +70,8 @@ def nothing_stays_open():
     """Every test: sessions opened are closed, and no server process outlives it."""
     before = stats()
     yield
+    all_closed(before)
     after = stats()
-    assert after.opened - before.opened == after.closed - before.closed
-    assert after.connections_opened - before.connections_opened == after.connections_closed - before.connections_closed
     assert after.processes_started - before.processes_started == after.processes_ended - before.processes_ended
     assert not [p for p in psutil.Process().children(recursive=True) if "small_toolchain" in " ".join(p.cmdline())]
 
@@ -90,10 +90,11 @@ class Custom:
 
     def __init__(self, say):
         self.say = say
-        self.observed, self.closed = [], Counter()
+        self.observed, self.closed, self.begun = [], Counter(), 0
 
     def episode(self, *, obs, info, seed, index, attempt, env):
         policy = self
+        policy.begun += 1
 
         class Agent:
             turn = -1
@@ -245,6 +246,7 @@ def test_a_dying_server_is_retried_in_a_fresh_env_and_both_attempts_are_recorded
         (2, 1, "infra_failure", False),
     ]
     assert all("server_died" in e.error and e.score is None for e in episodes if not e.valid)
+    assert all(e.error_kind == (None if e.valid else "server_died") for e in episodes)
     assert factory.made == factory.closed >= 4
     assert [e.key for e in read_jsonl(tmp_path / "e.jsonl")] == [e.key for e in seen]
     assert sorted(e.key for e in seen) == sorted(e.key for e in episodes)
@@ -258,6 +260,7 @@ def test_a_server_that_does_not_start_spoils_the_episode_and_not_the_run():
     episodes = rollout(Factory(broken), OraclePolicy(), episodes=2, retries=0)
     assert [e.outcome for e in episodes] == [Outcome.INFRA_FAILURE] * 2
     assert all("server_start_failed" in e.error and "no licence" in e.error for e in episodes)
+    assert {e.error_kind for e in episodes} == {"server_start_failed"}
 
 
 def test_an_env_that_cannot_be_made():
@@ -283,6 +286,18 @@ def test_a_policy_that_cannot_sample_spoils_the_episode():
     first, second = rollout(Factory(), Custom(say), episodes=1)
     assert first.outcome is Outcome.INFRA_FAILURE and first.error == "host_refused [llm]: 429" and len(first.steps) == 1
     assert first.score is None and second.score == 1.0 and second.attempt == 1
+    assert (first.error_kind, second.error_kind) == ("host_refused", None)
+
+
+def test_what_spoils_every_episode_is_said_aloud_once(caplog):
+    def say(seed, attempt, turn, messages):
+        raise InfraError("host_refused", "429" if seed else "403", server="llm")
+
+    with caplog.at_level("INFO", logger="aworld_gym.rollout"):
+        rollout(Factory(), Custom(say), episodes=5, retries=0)
+    aloud = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(aloud) == 2 and sum("429" in text for text in aloud) == 1
+    assert len(caplog.records) == 5
 
 
 # ---- the caller's bugs ----------------------------------------------------------------------------------------
@@ -316,6 +331,26 @@ def test_a_policys_bug_is_reported_and_finished_episodes_are_kept(bug, tmp_path)
     assert factory.made == factory.closed
     kept = {e.seed for e in error.value.finished}
     assert kept == {e.seed for e in read_jsonl(tmp_path / "e.jsonl")} and (kept == {0, 1, 2} or bug == "no agent")
+
+
+def test_an_act_that_is_not_asynchronous_is_told_so():
+    class Plain:
+        name = "plain"
+
+        def __init__(self, agent):
+            self.agent = agent
+
+        def episode(self, **kwargs):
+            return self.agent
+
+    class Agent:
+        def act(self, messages):
+            return SUBMIT
+
+    with pytest.raises(PolicyError, match=r"act\(\) must be asynchronous .*and it returned a dict"):
+        rollout(Factory(), Plain(Agent()), episodes=1)
+    with pytest.raises(PolicyError, match=r"episode\(\) gave a NoneType, which is no agent"):
+        rollout(Factory(), Plain(None), episodes=1)
 
 
 def test_a_bug_in_a_wrapper_or_callback_stops_the_rollout_with_its_own_error():
@@ -355,6 +390,9 @@ def test_bad_envs():
         rollout("NoSuchEnv-v0", OraclePolicy(), episodes=1)
     with pytest.raises(ConfigError, match="got int"):
         rollout(3, OraclePolicy(), episodes=1)
+    for env in ("CartPole-v1", lambda: gym.make("CartPole-v1"), lambda: None):
+        with pytest.raises(ConfigError, match="is not a tool env"):
+            rollout(env, OraclePolicy(), episodes=2)
 
 
 # ---- time -----------------------------------------------------------------------------------------------------
@@ -452,7 +490,7 @@ def test_a_cancelled_consumer_leaves_nothing_open(toolchain, tmp_path):
                     got.append(episode.seed)
 
         task = asyncio.create_task(all_of_it())
-        while len(got) < 3:
+        while (len(got) < 3 or policy.begun < 4) and not task.done():
             await asyncio.sleep(0.02)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -545,15 +583,19 @@ def test_a_journal_of_something_else_is_refused(tmp_path):
     path = tmp_path / "e.jsonl"
     rollout("RolloutTest/Small-v0", OraclePolicy(), episodes=1, journal=path)
     before = path.read_bytes()
+    changed = OraclePolicy()
+    changed.settings = {"style": "terse"}
     other = gym.make("RolloutTest/Small-v0", limits={"max_turns": 5})
     for env, policy, resume, message in (
         ("RolloutTest/Small-v0", OraclePolicy(), False, "already has episodes"),
         ("RolloutTest/Small-v0", ScriptedPolicy([SUBMIT]), True, "its policy is 'oracle', this one's is 'scripted'"),
         (other, OraclePolicy(), True, "its env spec is"),
         (Factory(), OraclePolicy(), True, "its env is 'RolloutTest/Small-v0'"),
+        ("RolloutTest/Small-v0", changed, True, "its policy settings is {}, this one's is {'style': 'terse'}"),
     ):
-        with pytest.raises(ConfigError, match=message):
-            rollout(env, policy, episodes=2, journal=path, resume=resume)
+        for episodes in (1, 2):  # whether anything is left to play or not
+            with pytest.raises(ConfigError, match=message):
+                rollout(env, policy, episodes=episodes, journal=path, resume=resume)
     assert path.read_bytes() == before
     other.close()
 

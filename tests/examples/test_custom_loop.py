@@ -1,5 +1,6 @@
 """The loop that the README points to: it runs, stays short, and trains on what was sampled."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,17 @@ def test_it_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 2 and all("over 3 valid episodes" in line for line in lines)
+
+
+@pytest.mark.parametrize("model", ["./nomodel", "nomodel"])
+def test_a_model_that_is_not_there_is_said_without_a_traceback(model):
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, str(SCRIPT), "--model", model]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 2 and f"error: '{model}' is no model's folder" in done.stderr
+    assert "Traceback" not in done.stderr
+    shown = subprocess.run([*command[:2], "--help"], capture_output=True, text=True, timeout=120)
+    assert "runs/gaia/start" in shown.stdout and "make train" in shown.stdout
 
 
 def test_reward_to_go_is_given_to_sampled_tokens_only():

@@ -9,7 +9,7 @@ from pathlib import Path
 import gymnasium as gym
 
 from aworld_gym.env import ToolEnv
-from aworld_gym.policies import ScriptedPolicy
+from aworld_gym.policies import OraclePolicy, ScriptedPolicy
 from aworld_gym.policies.base import tool_call
 
 print("noise from an import")
@@ -27,6 +27,11 @@ def make_env(*, stdio: bool = False, split: str = "train", limits: dict | None =
     print("noise from making an env")
     config = STDIO if stdio else {"mcpServers": {"small": {"python": "small_toolchain:make_server"}}}
     return ToolEnv(config, TASKS, limits=limits)
+
+
+def oracle(style: str = "plain"):
+    """The oracle, with an option that changes nothing."""
+    return OraclePolicy()
 
 
 def slow(seconds: float = 0.3):

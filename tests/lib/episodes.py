@@ -56,7 +56,17 @@ episodes = st.builds(
 
 
 def episode(
-    seed=0, *, sample=0, attempt=0, score=1.0, outcome=Outcome.ANSWERED, level=None, errors=(), turns=1, task_id=None
+    seed=0,
+    *,
+    sample=0,
+    attempt=0,
+    score=1.0,
+    outcome=Outcome.ANSWERED,
+    level=None,
+    errors=(),
+    turns=1,
+    task_id=None,
+    error_kind=None,
 ):
     """One record; ``errors`` are the kinds of its failed calls, besides one good call a turn."""
     good = ToolResult("c", "t", ({"type": "text", "text": "ok"},))
@@ -77,5 +87,6 @@ def episode(
         steps=made,
         outcome=outcome,
         score=score if outcome.valid else None,
+        error_kind=error_kind,
         task={"level": level},
     )

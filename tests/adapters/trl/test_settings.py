@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -65,12 +66,14 @@ def test_evaluation_is_planned_where_there_is_an_env_for_it(tmp_path, small):
 @pytest.mark.parametrize(
     ("config", "more", "message"),
     [
-        ({"lr": 1.0}, {}, "GRPOConfig has no field 'lr'"),
+        ({"lr": 1.0}, {}, "GRPOConfig has no field 'lr', and train\\(\\) no such argument"),
+        (None, {"overrides": {"credi": "step"}}, "Did you mean 'credit'"),
+        ({"credit": "step"}, {}, "'credit' is an argument of train.*--set credit=..."),
         ({"learning_rat": 1.0}, {}, "Did you mean 'learning_rate'"),
         ({"num_generations": 3}, {}, "GRPOConfig refuses these settings: .*divisible"),
         ("nothing.yaml", {}, "cannot be read"),
         ({"rollout": {}}, {"rollout": {}}, "given twice"),
-        ({"rollout": {"retry": 1}}, {}, "unknown rollout option 'retry'"),
+        ({"rollout": {"retry": 1}}, {}, "^unknown rollout option 'retry'"),
     ],
 )
 def test_settings_that_cannot_work(tmp_path, config, more, message):
@@ -144,14 +147,21 @@ def test_groups_of_equal_tasks_stay_apart():
     ]
 
 
-def test_a_model_that_cannot_be_had(tmp_path, small):
-    with pytest.raises(ConfigError, match="the model .*nowhere.* cannot be loaded.*Give a folder"):
-        trl.train(ENV_ID, model=str(tmp_path / "nowhere"), output_dir=tmp_path, config=small)
+def test_a_model_that_cannot_be_had(taught, tmp_path, small):
+    for model in (str(tmp_path / "nowhere"), tmp_path / "nowhere", "./nowhere", "../no/where"):
+        with pytest.raises(ConfigError, match="there is no folder '.*where' .*Give a folder"):
+            trl.train(ENV_ID, model=model, output_dir=tmp_path, config=small)
+    shutil.copytree(taught, tmp_path / "torn", ignore=shutil.ignore_patterns("*.safetensors"))
+    with pytest.raises(ConfigError, match=r"the model .*torn' cannot be loaded: .*[^.]\. Give a folder") as error:
+        trl.train(ENV_ID, model=str(tmp_path / "torn"), output_dir=tmp_path, config=small)
+    assert "\n" not in str(error.value)
 
 
 def test_an_env_that_cannot_be_had(taught, tmp_path, small):
     with pytest.raises(ConfigError, match="no env 'Test/Sy-v0'"):
         trl.train("Test/Sy-v0", model=str(taught), output_dir=tmp_path, config=small)
+    with pytest.raises(ConfigError, match="'CartPole-v1' is not a tool env"):
+        trl.train("CartPole-v1", model=str(taught), output_dir=tmp_path, config=small)
     with pytest.raises((ConfigError, ValueError), match="max_turn"):
         trl.train(
             ENV_ID,

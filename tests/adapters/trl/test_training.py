@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import gymnasium as gym
 import pytest
@@ -77,6 +78,19 @@ def test_what_a_run_leaves(taught, tmp_path, small):
     assert lines[0]["env/reward/by_answer"] > 0 and lines[0]["env/invalid"] == 0
     outcomes = sum(lines[0][f"env/outcome/{o}"] for o in Outcome if o.valid)
     assert outcomes == pytest.approx(1.0) and result.counts["answered"] > 0
+
+
+def test_only_the_warnings_about_which_nobody_can_do_anything_are_left_out(taught, tmp_path, small):
+    class Warns(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            warnings.warn("something else is deprecated", FutureWarning, stacklevel=1)
+
+    settings = {name: value for name, value in small.items() if name != "gradient_checkpointing"}
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        trl.train(ENV_ID, model=str(taught), output_dir=tmp_path, config=settings, callbacks=[Warns()])
+    future = {str(w.message) for w in shown if issubclass(w.category, FutureWarning)}
+    assert future == {"something else is deprecated"}
 
 
 def test_the_parts_in_a_stock_trainer(taught, tmp_path, small):

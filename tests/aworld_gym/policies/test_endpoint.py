@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 from chat_endpoint import ChatEndpoint, Reply, call, completion, refusal
@@ -117,9 +118,60 @@ def test_a_request_that_hangs_is_given_up():
         play(hangs, timeout_s=0.2, retries=0)
 
 
-def test_nobody_listens():
-    with pytest.raises(InfraError, match="host_unreachable"):
-        asyncio.run(agent_of(OpenAIPolicy("m", base_url="http://127.0.0.1:9/v1", retries=0)).act(START))
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:9/v1", "ConnectionRefusedError"),
+        ("http://no-such-host.invalid/v1", "gaierror"),
+    ],
+)
+def test_an_endpoint_that_was_never_reached_is_the_callers_mistake_and_soon(url, why):
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match=f"{url}.*{why}.*Check LLM_BASE_URL") as error:
+        asyncio.run(agent_of(OpenAIPolicy("m", base_url=url, retries=5)).act(START))
+    assert "\n" not in str(error.value) and time.monotonic() - began < 10.0
+
+
+def test_a_connection_that_is_refused_later_is_an_infrastructure_failure():
+    with ChatEndpoint(lambda body, number: completion({"content": "ok"})) as endpoint:
+        policy = OpenAIPolicy("m", base_url=endpoint.url, retries=1)
+        asyncio.run(agent_of(policy).act(START))
+    with pytest.raises(InfraError, match="Connect") as error:
+        asyncio.run(agent_of(policy).act(START))
+    assert error.value.kind == "host_unreachable"
+
+
+@pytest.mark.parametrize(
+    ("header", "least", "most"), [({"Retry-After": "1.2"}, 1.2, 3.0), ({"retry-after-ms": "20"}, 0.0, 0.4)]
+)
+def test_an_endpoint_says_how_long_to_wait(header, least, most):
+    times = []
+
+    def busy_at_first(body, number):
+        times.append(time.monotonic())
+        return completion({"content": "ok"}) if number else refusal(429, "slow down", **header)
+
+    assert play(busy_at_first)[0][0]["content"] == "ok"
+    assert least <= times[1] - times[0] < most
+
+
+def test_an_endpoint_that_asks_for_hours_is_not_waited_for():
+    requests = []
+
+    def spent(body, number):
+        requests.append(number)
+        return refusal(429, "quota used up", **{"Retry-After": "7200"})
+
+    with pytest.raises(InfraError, match="quota used up"):
+        play(spent, retries=5)
+    assert requests == [0]
+
+
+def test_a_message_that_was_cut_is_no_answer():
+    cut = completion({"content": "So the answer is <answer>4</answer>, or"}, finish="length")
+    assert play(lambda body, number: cut, max_tokens=8)[0] == [None]
+    calling = completion({"tool_calls": [call("add", '{"a": 1')]}, finish="length")
+    assert play(lambda body, number: calling)[0][0]["tool_calls"], "the env says what is wrong with a call that was cut"
 
 
 @pytest.mark.parametrize(
