@@ -149,6 +149,26 @@ def test_a_schema_that_cannot_be_applied_checks_nothing(schema):
 
 # -- what is not checked --------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"not": {"pattern": "^b"}}, "x"),
+        ({"if": {"pattern": "^b"}, "then": {"type": "integer"}}, "x"),
+        ({"oneOf": [{"pattern": "^b"}, {"pattern": "^x"}]}, "x"),
+        ({"oneOf": [{"$ref": "#/$defs/b"}, {"type": "string"}]}, "x"),
+        ({"contains": {"pattern": "^b"}, "maxContains": 1}, ["x", "b"]),
+        ({"patternProperties": {"^x": {}}, "additionalProperties": False}, {"x": 1}),
+        ({"allOf": [{"patternProperties": {"^x": {}}}], "unevaluatedProperties": False}, {"x": 1}),
+    ],
+)
+def test_where_a_pattern_would_decide_less_is_checked(schema, value):
+    schema = {"properties": {"a": schema}, "$defs": {"b": {"pattern": "^b"}}}
+    assert jsonschema.Draft202012Validator(schema).is_valid({"a": value})
+    assert Arguments("t", schema).problem({"a": value}) is None
+    assert Arguments("t", schema | {"required": ["z"]}).problem({"a": value}) is not None  # all else is
+
+
 STRINGS = st.sampled_from(["a", "b", "ab", "1"])
 PATTERNS = st.sampled_from(["^a", "b$", "^.$", "1"])
 LEAVES = st.one_of(
