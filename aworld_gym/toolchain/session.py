@@ -176,7 +176,7 @@ class ToolSession:
         try:
             problem = route.arguments.problem(content.sendable(arguments))
         except ValueError as error:
-            problem = f"the arguments of {name!r} are not JSON: {error}"
+            problem = f"the arguments of {name!r} are not JSON that can be sent: {error}"
         return ("call_bad_arguments", problem) if problem else None
 
     async def call(self, call_id: str, name: str, arguments: Any) -> ToolResult:
