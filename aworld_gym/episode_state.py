@@ -119,7 +119,8 @@ def tool_message(result: ToolResult) -> Message:
         parts = [{"type": "text", "text": f"Error: {result.text}"}, *(p for p in parts if p.get("type") != "text")]
     text_only = all(part.get("type") == "text" for part in parts)
     content: Any = "\n".join(part["text"] for part in parts) if text_only else copy.deepcopy(parts)
-    return {"role": "tool", "tool_call_id": result.call_id, "name": result.name, "content": content}
+    # A made-up name may be of any length, and some templates show it.
+    return {"role": "tool", "tool_call_id": result.call_id, "name": result.name[:64], "content": content}
 
 
 def failed(call: Call, kind: str, text: str) -> ToolResult:
