@@ -175,15 +175,15 @@ def _iterate(
     options = dict(options)
     chosen = [options.pop(name, default) for name, default in _CHOICE.items()]
     engine = _Engine(env, policy, _items(*chosen), **options)
-    with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
-        try:
-            loop.run(engine.start())
+    try:
+        loop.run(engine.start())
+        with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
             while (pair := loop.run(engine.next())) is not None:
                 if bar is not None:
                     bar.add(pair[1])
                 yield pair
-        finally:
-            loop.run(engine.aclose())
+    finally:
+        loop.run(engine.aclose())
 
 
 _CHOICE: dict[str, Any] = {"items": None, "episodes": None, "seed": 0, "group_size": 1}
