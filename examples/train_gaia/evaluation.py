@@ -120,7 +120,7 @@ def measure(
         valid=summary["valid"],
         invalid=summary["invalid"],
         success=summary["success_rate"],
-        ci95=tuple(summary["success_ci95"]),
+        ci95=tuple(summary["success_ci95"] or (0.0, 1.0)),  # of fewer than two tasks: nothing is known
         turns=summary["mean_turns"],
         outcomes=summary["outcomes"],
         cpu_s=time.process_time() - began,
