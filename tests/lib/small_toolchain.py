@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from aworld_gym.toolchain.compat import new_server
-
 from aworld_gym.types import EpisodeContext
 
 
