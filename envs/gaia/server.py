@@ -9,6 +9,7 @@ answer, no environment variable. Tool functions are synchronous and run in threa
 from __future__ import annotations
 
 import argparse
+import asyncio
 import base64
 import functools
 import inspect
@@ -28,11 +29,15 @@ from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import EpisodeContext
 from envs.gaia import sandbox as sandboxes
+from envs.gaia.overtime import Overtime, Watch
 from envs.gaia.tools import NAMES, ImageBlock, Reply, ToolContext, ToolDef, ToolFault, Workspace, build
 
 _log = logging.getLogger(__name__)
 _THREADS = 16
 """Calls of one session that run at once; more wait."""
+CALL_CPU_S = 6.0
+"""Seconds of processor time of one call; ``run_python``'s programs have limits of their own."""
+_LONG = "it took too long. Read a part of the file with run_python, or ask for less"
 
 
 def make_server(
@@ -129,10 +134,22 @@ class _Threads:
     def __init__(self) -> None:
         self._limiter: anyio.CapacityLimiter | None = None
 
-    async def run(self, function: Callable[[], Reply]) -> Reply:
+    async def run(self, tool: ToolDef, function: Callable[[], Reply]) -> Reply:
         if self._limiter is None:
             self._limiter = anyio.CapacityLimiter(_THREADS)
-        return await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._limiter)
+        watch = Watch(None if tool.takes_cancel else CALL_CPU_S)
+        watch.begin(asyncio.get_running_loop())
+
+        def call() -> Reply:
+            try:
+                return watch.run(function)
+            except Overtime:
+                raise ToolFault(f"{tool.name} was stopped: {_LONG}") from None
+
+        try:
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+        finally:
+            watch.close()
 
 
 @functools.cache
@@ -178,7 +195,7 @@ def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
         if tool.takes_cancel:
             arguments["_cancelled"] = cancelled
         try:
-            reply = await threads.run(functools.partial(tool.function, **arguments))
+            reply = await threads.run(tool, functools.partial(tool.function, **arguments))
         except ToolFault as fault:
             return _result(str(fault), failed=True)
         except Exception as error:  # a bug of ours: the model is told, the log has the trace

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
@@ -20,6 +21,10 @@ from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, lines, q
 MAX_MEMBERS = 500
 MAX_BYTES = 32 << 20
 """Bytes that one archive may unpack to."""
+MAX_OVERHEAD = 8 << 20
+"""Bytes of a tar file beside its members."""
+MAX_ENTRIES = 5000
+"""Entries of a tar file, directories included."""
 MAX_LISTED = 100
 
 _ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".gz")
@@ -43,7 +48,7 @@ def tools(context: ToolContext) -> list[ToolDef]:
                     inner = f"{target}/{name}" if name else target
                     left -= workspace.write(inner, stream, limit=left)
                     names.append(inner)
-        except ToolFault:
+        except BaseException:
             workspace.remove(target)  # all or nothing
             raise
         return lines(names, MAX_LISTED, noun="files") or f"{quoted(path)} is empty"
@@ -75,7 +80,7 @@ def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO
             with gzip.open(file) as stream:
                 yield iter([("", stream)])  # type: ignore[list-item]
         else:
-            with tarfile.open(fileobj=file) as archive:
+            with _Inflated(file, path) as inner, tarfile.open(fileobj=inner, mode="r|") as archive:
                 yield _tar_members(archive, path)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile) as error:
         raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {clip(str(error), 80)}") from None
@@ -92,8 +97,38 @@ def _zip_members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, Bin
             yield _inner(info.filename, path), stream  # type: ignore[misc]
 
 
+class _Inflated(io.RawIOBase):
+    """What a tar file holds, inflated, and no more than an archive within bounds can: whoever reads on is refused.
+
+    Headers of gigabytes, members that are only skipped, and zeros without end are so bounded like the rest.
+    """
+
+    def __init__(self, file: BinaryIO, path: str):
+        magic = file.read(6)
+        file.seek(0)
+        openers: dict[bytes, Callable[[BinaryIO], Any]] = {
+            b"\x1f\x8b": gzip.open,
+            b"BZh": bz2.open,
+            b"\xfd7zXZ\0": lzma.open,
+        }
+        opener = next((opener for start, opener in openers.items() if magic.startswith(start)), None)
+        self._stream: Any = opener(file) if opener else file
+        self._path = path
+        self._left = MAX_BYTES + MAX_OVERHEAD
+
+    def read(self, size: int = -1) -> bytes:
+        """At most ``size`` bytes; raises ToolFault after too many in all."""
+        data: bytes = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ToolFault(f"{quoted(self._path)} would unpack to more than {MAX_BYTES:,} bytes")
+        return data
+
+
 def _tar_members(archive: tarfile.TarFile, path: str) -> Iterator[tuple[str, BinaryIO]]:
-    for info in archive:
+    for count, info in enumerate(archive):
+        if count >= MAX_ENTRIES:
+            raise ToolFault(f"{quoted(path)} has over {MAX_ENTRIES:,} entries and is not unpacked")
         if info.isdir():
             continue
         if not info.isreg():

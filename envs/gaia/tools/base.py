@@ -109,7 +109,7 @@ def page_of(text: str, page: int, *, size: int = PAGE_CHARS) -> str:
     """
     pages = paginate(text, size)
     if not 1 <= page <= len(pages):
-        raise ToolFault(f"there is no page {page}: pages run from 1 to {len(pages)}")
+        raise ToolFault(f"there is no page {clip(str(page), 20)}: pages run from 1 to {len(pages)}")
     body = pages[page - 1].rstrip("\n")
     if len(pages) == 1:
         return body or "(empty)"

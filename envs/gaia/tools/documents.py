@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, BinaryIO
 
@@ -17,11 +16,13 @@ from envs.gaia.tools.tables import decode
 
 MAX_TEXT = 4_000_000
 """Characters of text taken from one document."""
-MAX_HTML = 2_000_000
+MAX_JSON = 1_000_000
+"""Characters of JSON in one line that is given lines; more stays as it is."""
+MAX_HTML = 1_000_000
 """Characters of an HTML page; the parser takes long over large malformed ones."""
 MAX_PDF_PAGES = 300
-PDF_SECONDS = 15.0
-"""Time after which no further page of a PDF is read."""
+MAX_PDF_STREAM = 8 << 20
+"""Bytes that one stream of a PDF may inflate to."""
 
 _OTHER_TOOLS = {
     "xlsx": "read_table",
@@ -78,12 +79,19 @@ def _html(file: BinaryIO, path: str) -> str:
 def _json(file: BinaryIO, path: str) -> str:
     """As it stands if it has lines; else indented, so that it can be paged and read."""
     text = decode(file.read(), path)
-    if "\n" in text.strip() or len(text) < 200:
+    if "\n" in text.strip() or not 200 <= len(text) <= MAX_JSON:
         return text
+    pieces: list[str] = []
+    size = 0
     try:
-        return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+        for piece in json.JSONEncoder(indent=1, ensure_ascii=False).iterencode(json.loads(text)):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_TEXT:  # deep nesting is mostly indentation
+                return text
     except (ValueError, RecursionError):
         return text
+    return "".join(pieces)
 
 
 def _docx(file: BinaryIO, path: str) -> str:
@@ -102,14 +110,17 @@ def _pdf(file: BinaryIO, path: str) -> str:
     import pypdf  # not at import time: it takes 0.1 s
 
     logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of every oddity of a file
+    limits: dict[str, Any] = {f"{name}_maximum_output_length": MAX_PDF_STREAM for name in _PDF_FILTERS}
+    limits["stream_decoding_work_maximum_length"] = MAX_PDF_STREAM + (2 << 20)  # what goes in counts as well
     try:
-        reader = pypdf.PdfReader(file, strict=False)
-        if reader.is_encrypted:
-            raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
-        count = len(reader.pages)
-        if count > MAX_PDF_PAGES:
-            raise ToolFault(f"{quoted(path)} has {count} pages; at most {MAX_PDF_PAGES} are read")
-        texts = list(_pdf_pages(reader, path))
+        with pypdf.apply_configuration(**limits):
+            reader = pypdf.PdfReader(file, strict=False)
+            if reader.is_encrypted:
+                raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
+            count = len(reader.pages)
+            if count > MAX_PDF_PAGES:
+                raise ToolFault(f"{quoted(path)} has {count} pages; at most {MAX_PDF_PAGES} are read")
+            texts = list(_pdf_pages(reader, path))
     except ToolFault:
         raise
     except Exception as error:  # pypdf raises nearly anything for a broken file
@@ -121,13 +132,16 @@ def _pdf(file: BinaryIO, path: str) -> str:
     return "\n\n".join(f"[pdf page {number}]\n{text}" for number, text in enumerate(texts, 1))
 
 
+_PDF_FILTERS = ("zlib", "lzw", "run_length", "brotli", "jbig2", "array_based_stream")
+
+
 def _pdf_pages(reader: Any, path: str) -> Iterator[str]:
-    end, size = time.monotonic() + PDF_SECONDS, 0
+    size = 0
     for page in reader.pages:
         text = page.extract_text().strip()
         size += len(text)
-        if time.monotonic() > end or size > MAX_TEXT:
-            raise ToolFault(f"{quoted(path)} takes too long or holds too much text to be read whole; use run_python")
+        if size > MAX_TEXT:
+            raise ToolFault(f"{quoted(path)} has over {MAX_TEXT:,} characters of text. Use run_python.")
         yield text
 
 

@@ -13,7 +13,8 @@ from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFa
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MAX_PIXELS = 20_000_000
+MAX_PIXELS = 12_500_000
+"""Pixels of an image: those of a camera's photograph, which take some 300 MB to count."""
 MAX_SIDE = 1024
 """Pixels of the longer side of an image that is shown; larger ones are scaled down."""
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
@@ -66,7 +67,7 @@ def load(file: BinaryIO, path: str) -> Image:
         if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
             image = image.convert("RGBA")
             image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return image.convert("RGB")
+        return image if image.mode == "RGB" else image.convert("RGB")
     except ToolFault:
         raise
     except Image.DecompressionBombError:

@@ -92,7 +92,7 @@ def _word_blocks(element: Element) -> list[str]:
         if child.tag == f"{_W}p":
             out.append(_word_line(child))
         elif child.tag == f"{_W}tbl":
-            for row in child.iter(f"{_W}tr"):
+            for row in child.findall(f"{_W}tr"):
                 cells = [" ".join(filter(None, _word_blocks(cell))) for cell in row.findall(f"{_W}tc")]
                 out.append(" | ".join(cells))
         else:
@@ -120,11 +120,12 @@ def pptx_text(archive: zipfile.ZipFile, path: str) -> str:
     """The slides of a presentation in order, with their notes."""
     order = ooxml.parse(archive, "ppt/presentation.xml", path)
     targets = _relations(archive, "ppt/presentation.xml", path)
-    slides = [targets[ref] for item in order.iter(f"{_P}sldId") if (ref := item.get(f"{_R}id", "")) in targets]
+    shown = (item.get(f"{_R}id", "") for item in order.iter(f"{_P}sldId"))
+    slides = dict.fromkeys(targets[ref] for ref in shown if ref in targets)  # once each, however often it is named
     out = []
     for number, name in enumerate(slides, 1):
         out.append("\n".join([f"[slide {number}]", *_drawing_lines(ooxml.parse(archive, name, path))]))
-        for target in _relations(archive, name, path).values():
+        for target in dict.fromkeys(_relations(archive, name, path).values()):
             if "/notesSlides/" in target:
                 notes = [line for line in _drawing_lines(ooxml.parse(archive, target, path)) if line != str(number)]
                 out.append("\n".join([f"[notes of slide {number}]", *notes]))
@@ -153,7 +154,7 @@ def _relations(archive: zipfile.ZipFile, name: str, path: str) -> dict[str, str]
     """Relation id -> member name, of one part."""
     folder, base = posixpath.split(name)
     rels = f"{folder}/_rels/{base}.rels"
-    if rels not in archive.namelist():
+    if rels not in archive.NameToInfo:
         return {}
     found = {}
     for item in ooxml.parse(archive, rels, path).iter(f"{_RELS}Relationship"):

@@ -12,8 +12,12 @@ from xml.etree import ElementTree
 from envs.gaia.tools.base import ToolFault, clip, quoted
 
 MAX_MEMBERS = 5000
+MAX_DIRECTORY = 4 << 20
+"""Bytes of the directory."""
 MAX_INFLATED = 32 << 20
 """Bytes that all members of one container may inflate to."""
+MAX_PART = 8 << 20
+"""Bytes of one member that is parsed into a tree (which takes some twenty times the memory)."""
 
 
 @contextmanager
@@ -24,6 +28,8 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
         ToolFault: not a zip file, encrypted, too many members or too large.
     """
     try:
+        if _directory_size(file) > MAX_DIRECTORY:
+            raise ToolFault(f"{quoted(path)} has too many members; at most {MAX_MEMBERS:,} are taken")
         with zipfile.ZipFile(file) as archive:
             infos = archive.infolist()
             total = sum(info.file_size for info in infos)
@@ -39,6 +45,16 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
         raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {clip(str(error), 80)}") from None
 
 
+def _directory_size(file: BinaryIO) -> int:
+    """Bytes that the directory of a zip file says it has; 0 where none is found. ``zipfile`` reads it whole."""
+    end = file.seek(0, 2)
+    file.seek(max(0, end - 65_557))  # the end record and the longest comment after it
+    tail = file.read()
+    file.seek(0)
+    at = tail.rfind(b"PK\x05\x06")
+    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
+
+
 def refuse_entities(archive: zipfile.ZipFile, path: str) -> None:
     """Refuse an office file with a document type: none has a use for one, and entities can inflate without end."""
     for info in archive.infolist():
@@ -52,9 +68,16 @@ _CODES = ("ascii", "utf-16-le", "utf-16-be")
 
 
 def parse(archive: zipfile.ZipFile, name: str, path: str) -> ElementTree.Element:
-    """The XML member ``name``; raises ToolFault where it is missing or broken."""
+    """The XML member ``name``; raises ToolFault where it is missing, broken or over :data:`MAX_PART` bytes."""
     try:
-        return ElementTree.fromstring(archive.read(name))
+        if archive.getinfo(name).file_size > MAX_PART:
+            raise ToolFault(f"{quoted(path)} holds more than {MAX_PART:,} bytes in {quoted(name)}. Use run_python.")
+        parser = ElementTree.XMLParser()
+        with archive.open(name) as part:
+            while piece := part.read(1 << 16):  # in pieces, between which other threads get to run
+                parser.feed(piece)
+        root: ElementTree.Element = parser.close()
+        return root
     except KeyError:
         raise ToolFault(f"{quoted(path)} has no {quoted(name)}: it is not the kind of file its name says") from None
     except ElementTree.ParseError as error:

@@ -79,8 +79,12 @@ class Bar:
 
 def describe(image: Image) -> str:
     """Size, colours, and the grid or bars of an RGB image, as lines of text."""
-    pixels = np.asarray(image.convert("RGB")).astype(np.uint32)
-    codes: Codes = (pixels[:, :, 0] << 16 | pixels[:, :, 1] << 8 | pixels[:, :, 2]).astype(np.uint32)
+    pixels = np.asarray(image)
+    codes: Codes = pixels[:, :, 0].astype(np.uint32)
+    for channel in (1, 2):  # in place: a photograph's worth of pixels is a lot to copy
+        codes <<= 8
+        codes |= pixels[:, :, channel]
+    del pixels
     values, counts = np.unique(codes, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     name = _names([int(values[i]) for i in order[:_DRAWN]])

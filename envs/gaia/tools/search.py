@@ -24,6 +24,10 @@ MAX_HITS = 20
 SNIPPET_CHARS = 160
 MAX_WORDS = 32
 """Words of a query that are looked for."""
+MAX_QUERY = 4000
+"""Characters of a query that are read."""
+MAX_WORD = 64
+"""Characters of the longest word that is looked for."""
 MAX_FOUND = 10
 """Places that find_in_page shows."""
 KEPT_INDEXES = 64
@@ -64,7 +68,7 @@ class Index:
 
     def search(self, query: str, limit: int) -> list[tuple[str, str, str]]:
         """The best pages as (url, title, snippet): those whose title is asked for, those with all words, with some."""
-        words = _words(query)[:MAX_WORDS]
+        words = [word for word in _words(query[:MAX_QUERY]) if len(word) <= MAX_WORD][:MAX_WORDS]
         if not words:
             return []
         found = dict.fromkeys(self._titled(words))
@@ -167,7 +171,8 @@ def _page(index: Index, url: str) -> Page:
 
 
 def _find(page: Page, text: str) -> str:
-    found = [match.start() for match in re.finditer(re.escape(text), page.text, re.IGNORECASE)]
+    readable = len(text) <= len(page.text)  # or the pattern alone would take long
+    found = [m.start() for m in re.finditer(re.escape(text), page.text, re.IGNORECASE)] if readable else []
     if not found:
         return f"{quoted(text)} does not occur in the page ({len(page.text):,} characters)."
     out: list[str] = []

@@ -6,8 +6,7 @@ import csv
 import datetime
 import io
 import itertools
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, BinaryIO
 
@@ -25,6 +24,8 @@ MAX_RESULT = 12_000
 MAX_CELLS = 200_000
 """Cells of one sheet that are looked at."""
 MAX_COLUMNS = 2000
+MAX_SHEET = 16 << 20
+"""Bytes of markup of one sheet."""
 MAX_NAMES = 30
 """Sheets that are named."""
 
@@ -82,7 +83,9 @@ def show(table: Sheet, start: int, rows: int) -> str:
     """
     header, data = table.rows[:1], table.rows[1:]
     if start and start >= len(data):
-        raise ToolFault(f"there is no row {start}: the table has {len(data)} data rows, 0 to {len(data) - 1}")
+        raise ToolFault(
+            f"there is no row {clip(str(start), 20)}: the table has {len(data)} data rows, 0 to {len(data) - 1}"
+        )
     out = [_csv(row) for row in header]
     size = shown = 0
     for row in data[start : start + rows]:
@@ -119,12 +122,20 @@ def _delimited(data: bytes, path: str, delimiter: str | None) -> list[Row]:
         delimiter = max(",;\t|", key=lambda mark: (first.count(mark), mark == ","))
     limit = csv.field_size_limit()
     try:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        reader = csv.reader(_bearable(io.StringIO(text, newline=""), delimiter, path), delimiter=delimiter)
         return _bounded((tuple(row) for row in reader if row), path)
     except csv.Error as error:
         raise ToolFault(
             f"{quoted(path)} is not a well-formed table: {error} (fields hold at most {limit} characters)"
         ) from None
+
+
+def _bearable(lines: Iterable[str], delimiter: str, path: str) -> Iterator[str]:
+    """The lines, but for one of so many fields that a row of them would fill the memory."""
+    for line in lines:
+        if len(line) > MAX_CELLS and line.count(delimiter) > MAX_CELLS:
+            raise _too_large(path)
+        yield line
 
 
 def decode(data: bytes, path: str) -> str:
@@ -148,10 +159,17 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
 
     with ooxml.container(file, path) as archive:
         ooxml.refuse_entities(archive, path)
-        sheets = [archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/")]
-        if any(len(re.findall(b"<(?:row|c)\\b", data)) > MAX_CELLS for data in sheets):
-            raise _too_large(path)  # what it takes to read depends on what is written, not on where it stands
-        formulas = any(b"<f" in data for data in sheets)
+        formulas = False
+        for info in archive.infolist():
+            if not info.filename.startswith("xl/worksheets/"):
+                if info.file_size > ooxml.MAX_PART:
+                    raise ToolFault(f"{quoted(path)} holds too much in {quoted(info.filename)}. Use run_python.")
+                continue
+            # what it takes to read depends on what is written, not on where it stands
+            data = archive.read(info)
+            if data.count(b"<row") > MAX_CELLS or data.count(b"<c") > MAX_CELLS or info.file_size > MAX_SHEET:
+                raise _too_large(path)
+            formulas |= b"<f" in data
     try:
         book = openpyxl.load_workbook(file, data_only=True, read_only=True)
         names = list(book.sheetnames)

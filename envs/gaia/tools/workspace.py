@@ -162,8 +162,10 @@ class Workspace:
             name = _stored(parts[-1])
             try:
                 kind = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-            except FileNotFoundError:
-                return
+            except OSError as error:
+                if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+                    return
+                raise self._fault(path, error) from None
             if stat.S_ISDIR(kind):
                 shutil.rmtree(name, dir_fd=directory)
             else:

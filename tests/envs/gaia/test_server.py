@@ -122,6 +122,42 @@ async def test_a_cancelled_call_ends_its_program(tmp_path):
     assert (tmp_path / "beat").read_text() == before
 
 
+LONG = "x" * 3000
+BAD_CALLS = [
+    *(
+        (tool, {"path": LONG + end})
+        for tool in ("read_document", "read_table", "view_image")
+        for end in ("", ".csv", ".png")
+    ),
+    ("describe_image", {"path": LONG}),
+    ("read_document", {"path": "a.csv", "page": int("9" * 3000)}),
+    ("unpack_archive", {"path": LONG}),
+    ("unpack_archive", {"path": LONG + ".zip"}),
+    ("unpack_archive", {"path": "../" + LONG}),
+    ("list_files", {"path": LONG}),
+    ("run_python", {"path": LONG}),
+    ("read_table", {"path": "a.csv", "start": int("9" * 3000)}),
+    ("calculate", {"expression": LONG[:1999]}),
+    ("calculate", {"expression": LONG[:1990] + "(1)"}),
+    ("calculate", {"expression": "1j" + "*2" * 900}),
+    ("calculate", {"expression": "1 " + LONG[:1990]}),
+    ("open_page", {"url": LONG}),
+    ("find_in_page", {"url": LONG, "text": LONG}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), BAD_CALLS)
+async def test_errors_give_little_back_and_do_not_say_error_twice(tmp_path, tool, arguments):
+    """The env puts "Error: " before what does not say it, and no error is a way to have a text of one's own read."""
+    from envs.gaia.splits import world_seeds
+
+    (tmp_path / "a.csv").write_text("k,v\nx,1\n")
+    public = {"corpus": {"world": "synthetic", "seed": world_seeds("train")[0]}}
+    async with served(tmp_path, public=public, sandbox="none") as session:
+        text = await session.refused(tool, **arguments)
+    assert "x" * 81 not in text and "9" * 81 not in text and not text.lower().startswith("error") and len(text) < 500
+
+
 async def test_a_bug_in_a_tool_is_told_without_its_details(tmp_path, monkeypatch, caplog):
     from envs.gaia.tools import calculator
 

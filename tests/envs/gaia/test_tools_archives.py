@@ -1,9 +1,12 @@
 """unpack_archive: what it unpacks, and that nothing gets out, fills the disk or takes long."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import stat
+import struct
 import tarfile
 import time
 import zipfile
@@ -154,6 +157,42 @@ def test_a_directory_that_lies_about_sizes_gets_no_more_than_it_says(tmp_path):
     with pytest.raises(ToolFault, match="damaged"):
         unpack(tmp_path, "a.zip")
     assert os.listdir(tmp_path) == ["a.zip"]
+
+
+def header(kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf()
+
+
+def overlapping(count: int) -> bytes:
+    """A zip file of ``count`` members that are all the same megabyte."""
+    whole = zipped({"a": b"\0" * (1 << 20)})
+    start = whole.rindex(b"PK\x01\x02")
+    entry = whole[start : whole.rindex(b"PK\x05\x06")]
+    directory = b"".join(entry[:-1] + bytes([97 + i % 26]) for i in range(count))
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count & 0xFFFF, count & 0xFFFF, len(directory), start, 0)
+    return whole[:start] + directory + end
+
+
+BOMBS = {
+    "a pax header of gigabytes": ("a.tar.gz", lambda: gzip.compress(header(b"x", 4 << 30) + b"9" * (50 << 20), 1)),
+    "a name of gigabytes": ("a.tar.gz", lambda: gzip.compress(header(b"L", 4 << 30) + b"9" * (50 << 20), 1)),
+    "a member of gigabytes": ("a.tar.bz2", lambda: bz2.compress(header(b"0", 4 << 30) + b"9" * (50 << 20))),
+    "directories without end": ("a.tar.xz", lambda: lzma.compress(header(b"5", 0) * 6000, preset=0)),
+    "members that lie over one another": ("a.zip", lambda: overlapping(400)),
+    "a huge directory": ("a.zip", lambda: overlapping(100_000)),
+}
+
+
+@pytest.mark.parametrize(("name", "make"), BOMBS.values(), ids=BOMBS)
+def test_what_is_only_skipped_or_listed_is_bounded_too(tmp_path, name, make):
+    (tmp_path / name).write_bytes(make())
+    start = time.process_time()
+    with pytest.raises(ToolFault, match="would unpack to|would have more than|over 5,000 entries|too many members"):
+        unpack(tmp_path, name)
+    assert time.process_time() - start < 2
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_nested_bombs_stop_at_the_workspace_s_size(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ async def test_what_is_said_does_not_depend_on_descriptors_or_memory(tmp_path):
             assert failed and len(text) < 400, (kind, name, reader, text)
 
 
-@pytest.mark.parametrize(("reader", "ext"), zip(READERS, ("png", "png", "pdf", "csv", "zip"), strict=True))
+@pytest.mark.parametrize(("reader", "ext"), list(zip(READERS, ("png", "png", "pdf", "csv", "zip"), strict=True)))
 async def test_a_file_that_is_not_there_is_answered_with_those_that_are(tmp_path, reader, ext):
     (tmp_path / f"notice_31.{ext}").write_bytes(b"x")
     async with served(tmp_path) as call:

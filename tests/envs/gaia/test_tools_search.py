@@ -134,6 +134,29 @@ def test_a_forked_process_makes_its_own(small_web):
     assert os.waitpid(pid, 0)[1] == 0
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "a" * 1_000_000,
+        "a " * 300_000,
+        '"' * 100_000,
+        "NEAR(" * 10_000,
+        "(lake OR deep) AND " * 10_000,
+        "title: " * 10_000,
+    ],
+    ids=["a long word", "many words", "quotes", "near", "boolean", "columns"],
+)
+async def test_queries_made_to_hurt_do_not(tmp_path, query):
+    async with served(tmp_path, public={"corpus": CORPUS}) as session:
+        await session.ok("search", query="lake")
+        start = time.process_time()
+        assert len(await session.ok("search", query=query, limit=20)) < 5000
+        assert "does not occur" in await session.ok("find_in_page", url=LAKE, text=query)
+        text = await session.refused("open_page", url=query)
+        assert len(text) < 300
+        assert time.process_time() - start < 0.5
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.integers(1, 20))
 def test_any_query_is_only_words(query, limit):

@@ -240,6 +240,30 @@ def test_an_xlsx_bomb_is_refused_before_it_is_inflated():
     assert time.process_time() - start < 1
 
 
+def test_a_row_of_millions_of_fields_is_refused_unread():
+    start = time.process_time()
+    with pytest.raises(ToolFault, match="too large a table"):
+        rows_of(b"," * (20 << 20), "a.csv")
+    assert time.process_time() - start < 1
+
+
+def test_parts_beside_the_sheets_are_bounded():
+    out = io.BytesIO()
+    workbook(out, S=[["a"]])
+    with zipfile.ZipFile(out, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/more.xml", b"<xf/>" * 2_000_000)
+    with pytest.raises(ToolFault, match="too much in 'xl/more.xml'"):
+        rows_of(out.getvalue(), "a.xlsx")
+
+
+async def test_many_sheets_and_long_names_are_not_all_named(tmp_path):
+    workbook(tmp_path / "a.xlsx", **{f"sheet number {i}": [[i]] for i in range(60)})
+    async with served(tmp_path) as session:
+        assert "and 29 more" in await session.ok("read_table", path="a.xlsx")
+        text = await session.refused("read_table", path="a.xlsx", sheet="x" * 3000)
+    assert "and 30 more" in text and "x" * 81 not in text
+
+
 @pytest.mark.parametrize("code", ["ascii", "utf-16"])
 def test_entities_in_a_workbook_are_refused(code):
     laughs = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "' + "&a;" * 1000 + '">]>'
