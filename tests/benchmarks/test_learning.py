@@ -49,8 +49,9 @@ def test_the_table_has_each_run_and_the_mean_over_seeds():
 
 
 def test_page_and_plot(tmp_path):
-    about = {"steps": 40, "tasks": 200, "shaping": 0.5, "versions": {"Python": "3.11", "torch": "2"}}
+    about = {"steps": 40, "tasks": 200, "shaping": 0.5, "script": 0.45, "versions": {"Python": "3.11", "torch": "2"}}
     page = learning.page(ROWS, about)
+    assert "succeeds on 45% of tasks" in page and "the control" in page and "With shaping" not in page
     assert learning.table(ROWS) in page and "40 GRPO steps" in page and "torch 2" in page
     learning.plot(ROWS, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
