@@ -49,6 +49,7 @@ class Pool:
         self._timeout = timeout
         self._ready: list[Bundle] = []
         self._lent = 0
+        self._resetting = 0
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()  # never cancelled: they hold what must be closed
         self._closed = False
@@ -71,13 +72,14 @@ class Pool:
         connections = [bundle.connections.get(name) for name in self._configs]
         good = all(c is not None and c.config.reset_tool and c.clean and c.dead is None for c in connections)
         if connections and good and not self._closed:
+            self._resetting += 1
             _keep(self._ending, self._recycle(bundle))
             return
         await bundle.aclose()
 
     def fill(self) -> None:
         """Begin to start what is missing."""
-        lent = self._lent if self._go_round else 0
+        lent = self._lent + self._resetting if self._go_round else 0
         while not self._closed and len(self._ready) + len(self._starting) + lent < self._depth:
             _keep(self._starting, self._start())
 
@@ -114,6 +116,7 @@ class Pool:
             clean = [await _reset(connection, self._timeout) for connection in bundle.connections.values()]
             kept = all(clean) and not self._closed and len(self._ready) < self._depth
         finally:
+            self._resetting -= 1
             if kept:
                 self._ready.append(bundle)
             else:

@@ -78,9 +78,9 @@ async def test_a_session_that_proved_clean_is_reused():
     first = int(await text_of(session, "pid"))
     await text_of(session, "put", text="left over")
     (session.workspace / "left").write_text("over")
+    started = stats().processes_started
     await session.aclose()
     await ready(toolchain, 1)
-    started = stats().processes_started
     for _ in range(4):
         session = await toolchain.open()
         assert int(await text_of(session, "pid")) == first
