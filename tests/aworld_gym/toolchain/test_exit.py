@@ -37,7 +37,7 @@ def test_a_program_ends_by_itself(how, modes):
     with program(how, one(raw(*modes)), "children") as (process, said):
         children = json.loads(said["text"])
         assert len(said["pids"]) >= 3  # the supervisor, the server, its child
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         assert all(gone(pid) for pid in [*said["pids"], *children])
 
 
@@ -45,7 +45,7 @@ def test_a_program_ends_by_itself(how, modes):
 def test_a_program_is_killed(number):
     with program("wait", one(raw("stubborn")), "children") as (process, said):
         process.send_signal(number)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
         assert all(gone(pid) for pid in [*said["pids"], *json.loads(said["text"])])
 
 
@@ -56,7 +56,7 @@ def test_a_killed_program_leaves_its_workspace_to_the_next_one_to_delete():
         workspace = Path(said["workspace"])
         assert workspace.exists()
         with program("return", one(raw())) as (second, said):
-            second.wait(timeout=20)
+            second.wait(timeout=60)
         assert not workspace.parents[1].exists()
         assert not Path(said["workspace"]).parents[1].exists()
 
