@@ -148,7 +148,6 @@ def test_a_degenerate_sample_is_read_in_no_time(text):
         {"tool_calls": [{"function": {"name": "f", "arguments": {"a": b"x"}}}]},
         {"tool_calls": [{"function": {"name": "f", "arguments": {"a": float("nan")}}}]},
     ],
-    ids=str,
 )
 def test_what_could_not_be_recorded_is_the_callers_mistake(extra):
     with pytest.raises(ActionError, match="expected"):
