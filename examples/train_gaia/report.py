@@ -137,7 +137,7 @@ def _warm_start(run: Run) -> str:
         "What it imitated was not a good policy but a script in a hurry: it lists the files, then with probability "
         f"{warm.first:g} opens the first one listed instead of the one asked for; it notes the rows it needs, then "
         f"with probability {warm.skip:g} submits the first value noted where it should calculate. That script succeeds "
-        f"on {script_success(warm):.0%} of tasks, and no imitation of it can be expected to do better. So the format "
+        f"on {script_success(warm):.0%} of tasks; a perfect imitation of it, sampled, would do the same. So the format "
         "of a call and the pieces of a solution were learnt from the script; that the long way pays was found by "
         "reinforcement learning, from the reward alone."
     )
