@@ -113,8 +113,8 @@ def page(rows: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
             "seconds are those of the whole process.",
             "",
             "Before is after the warm start: imitation of a script in a hurry, which takes short cuts and itself "
-            f"succeeds on {about['script']:.0%} of tasks. A perfect imitation, sampled, would do the same; greedily it may "
-            "do better or worse, as the likeliest move is a right or a wrong one.",
+            f"succeeds on {about['script']:.0%} of tasks. A perfect imitation, sampled, would do the same; greedily it "
+            "may do better or worse, as the likeliest move is a right or a wrong one.",
             "",
             *(
                 line
