@@ -16,6 +16,8 @@ SYSTEM_PROMPT = (
     "words, or a list separated by commas, exactly as the question asks."
 )
 
+LIMITS = Limits(max_turns=40)
+"""Twice as many turns as the longest plan of level 3 has calls."""
 MINI_TOOLS = ("list_files", "read_table", "calculate", "submit_answer")
 MINI_LIMITS = Limits(max_turns=5, max_calls_per_turn=4)
 
@@ -30,7 +32,7 @@ class GaiaEnv(ToolEnv):
 
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``; the latter two hold out templates, entities and seeds.
-        level: 1 or 2 as GAIA counts them; both where None.
+        level: 1, 2 or 3 as GAIA counts them (:mod:`envs.gaia.levels`); all where None.
         world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None. With ``preset="mini"``:
             ``"seen"`` (new tasks on the training words) or ``"unseen"`` words, see :class:`envs.gaia.mini.MiniTasks`.
         templates: names of task templates to draw from; all of the split's where None.
@@ -41,7 +43,7 @@ class GaiaEnv(ToolEnv):
             ``"none"`` (not at all; only for code you trust).
         toolchain: an ``mcpServers`` config to use instead of the embedded server.
         system_prompt: the system message; a short instruction by default, none with ``preset="mini"``.
-        limits: as for :class:`~aworld_gym.env.ToolEnv`.
+        limits: as for :class:`~aworld_gym.env.ToolEnv`; by default 40 turns, with ``preset="mini"`` five.
         render_mode: ``"ansi"`` or None.
 
     Raises:
@@ -88,7 +90,7 @@ class GaiaEnv(ToolEnv):
             MiniTasks(split, world=world, scorer=scorer)
             if mini
             else GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer),
-            limits=limits,
+            limits=limits if limits is not None else LIMITS,
             system_prompt=system_prompt if system_prompt is not None or mini else SYSTEM_PROMPT,
             tools=tools,
             render_mode=render_mode,

@@ -9,42 +9,26 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
 from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
 from aworld_gym.types import Score, Task
 from envs.gaia import scorers
+from envs.gaia.levels import LEVELS, TOOL_KINDS, fits, kinds_of
 from envs.gaia.render import render
 from envs.gaia.splits import SPLITS, check_split, world_seeds
 from envs.gaia.templates import Template, templates
-from envs.gaia.terms import Draft, Question, Reject
+from envs.gaia.terms import Draft, Question, Reject, require
 from envs.gaia.world import FLAVOURS, World, world
 
-LEVELS = (1, 2)
 NUMBERS = 1_000_000
 """Tasks of each (split, world, template): their numbers run from 0 to this, exclusive."""
 ATTEMPTS = 500
 """Draws after which a template is taken to be broken."""
-
-TOOL_KINDS: Mapping[str, str] = MappingProxyType(
-    {
-        "search": "web",
-        "open_page": "web",
-        "find_in_page": "web",
-        "read_document": "document",
-        "read_table": "table",
-        "view_image": "image",
-        "describe_image": "image",
-        "unpack_archive": "archive",
-        "run_python": "code",
-    }
-)
-"""What counts as a kind of tool in a task's level. Listing, the calculator and the submission do not."""
 
 _ID = re.compile(r"gaia/(?P<split>\w+)/(?P<world>\w+)/(?P<template>[\w-]+)/(?P<number>[0-9]{6})")
 
@@ -54,7 +38,7 @@ class GaiaTasks:
 
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``.
-        level: 1 or 2; both where None.
+        level: 1, 2 or 3; all where None.
         world: ``"shifted"`` or ``"synthetic"``; both where None.
         templates: names of the split's templates to draw from; all where None.
         scorer: ``"strict"`` or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
@@ -150,7 +134,6 @@ def _built(task_id: str) -> tuple[Task, Question]:
     seeds = world_seeds(split)
     where = world(flavour, seeds[int.from_bytes(hashlib.sha256(task_id.encode()).digest()[:8], "big") % len(seeds)])
     question = _draw(task_id, chosen, where)
-    kinds = sorted({TOOL_KINDS[step.tool] for step in question.plan if step.tool in TOOL_KINDS})
     task = Task(
         id=task_id,
         prompt=question.prompt,
@@ -163,7 +146,7 @@ def _built(task_id: str) -> tuple[Task, Question]:
             "split": split,
             "world": flavour,
             "world_digest": where.digest,
-            "tool_kinds": kinds,
+            "tool_kinds": kinds_of(question.plan),
             "files": sorted(question.files),
             "needs": sorted(question.needs),
         },
@@ -175,7 +158,9 @@ def _draw(task_id: str, chosen: Template, where: World) -> Question:
     for attempt in range(ATTEMPTS):
         draft = Draft(random.Random(f"{task_id}#{attempt}"), where)
         try:
-            return chosen.make(draft)
+            question = chosen.make(draft)
+            require(fits(chosen.level, question.plan), f"not of level {chosen.level}")
+            return question
         except Reject:
             continue
     raise RuntimeError(f"template {chosen.name!r} made no task for {task_id!r} in {ATTEMPTS} attempts")
