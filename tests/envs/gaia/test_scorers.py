@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aworld_gym import answers
 from aworld_gym.errors import ConfigError
+from aworld_gym.scorers import Truth, official, score
 from aworld_gym.types import Score
-from envs.gaia import answers
-from envs.gaia.scorers import Truth, official, score
 
 # --- official: a table made by hand from the rules of the public scorer, not by running our own ---------------------
 
