@@ -87,15 +87,24 @@ class Metrics:
         (:data:`~aworld_gym.errors.INFRA_KINDS` for infrastructure). ``success_rate`` is the share of valid, scored
         episodes with score 1, and ``success_ci95`` its 95 % interval (:func:`success_interval`); an episode that
         ended without an answer (outcome ``no_answer``, ``max_turns``, ...) is scored and is no success.
-        ``pass_at_k`` is the share of whole groups in which at least one of the ``k`` episodes succeeded, ``k`` being
-        the size of the largest group; it is None where groups have one episode. ``tool_calls`` and ``tool_errors``
-        are totals over valid episodes.
+
+        The episodes of a group are samples of one task; the following are means over tasks of one number per task,
+        each with ``..._ci95``, its 95 % interval over tasks (:func:`success_interval`), and stand in each
+        ``by_level`` too. ``k`` is the size of the largest group (that of the whole run, in ``by_level`` as well).
+
+        * ``pass_at_1``: the share of a task's samples that succeeded;
+        * ``pass_at_k``: the probability that one of ``k`` samples succeeds (:func:`pass_at`), over the tasks that
+          have ``k`` scored samples; None where ``k`` is 1;
+        * ``avg_at_k``: the mean score of a task's samples; equal to ``pass_at_1`` where every score is 0 or 1;
+        * ``pass_at``: ``pass_at_k`` for 1, 2, 4, ... and ``k``, as ``{"4": {"value", "ci95", "tasks"}}``.
+
+        ``tool_calls`` and ``tool_errors`` are totals over valid episodes.
         """
         rows = [row for row, keep in zip(self._rows, _is_final(self._rows), strict=True) if keep]
         valid = [row for row in rows if row.valid]
         scored = [row for row in valid if row.score is not None]
         errors: Counter[str] = sum((row.errors for row in valid), Counter())
-        k, pass_at_k = _pass_at_k(scored)
+        k = max(Counter(row.cluster for row in scored).values(), default=None)
         return {
             "episodes": len(rows),
             "valid": len(valid),
@@ -111,9 +120,9 @@ class Metrics:
             "tool_errors": errors.total(),
             "tool_errors_by_kind": dict(sorted(errors.items())),
             "outcomes": dict(sorted(Counter(row.outcome for row in rows).items())),
-            "by_level": _by_level(valid),
+            "by_level": _by_level(rows, k),
             "k": k,
-            "pass_at_k": pass_at_k,
+            **_over_tasks(scored, k),
         }
 
 
@@ -126,6 +135,28 @@ def final(episodes: Iterable[Episode]) -> list[Episode]:
     """The episodes, in order, without the invalid attempts that a later attempt of the same item replaced."""
     episodes = list(episodes)
     return [e for e, keep in zip(episodes, _is_final([_Row.of(e) for e in episodes]), strict=True) if keep]
+
+
+def pass_at(k: int, samples: int, successes: int) -> float:
+    r"""The probability that at least one of ``k`` samples of a task succeeds, from ``samples`` >= ``k`` of them.
+
+    .. math:: 1 - \binom{n-c}{k} / \binom{n}{k}
+
+    It is unbiased for independent samples, which 1 - (1 - c/n)^k is not: M. Chen et al., Evaluating Large Language
+    Models Trained on Code, arXiv:2107.03374 (2021), equation 1. Evaluated as the product that they give.
+
+    Raises:
+        ValueError: not 1 <= k <= samples, or not 0 <= successes <= samples.
+    """
+    if not (1 <= k <= samples and 0 <= successes <= samples):
+        raise ValueError(
+            f"pass@k takes 1 <= k <= samples and 0 <= successes <= samples, got k={k}, samples={samples}, "
+            f"successes={successes}"
+        )
+    failures = samples - successes
+    if failures < k:
+        return 1.0
+    return 1.0 - math.prod(1.0 - k / i for i in range(failures + 1, samples + 1))
 
 
 def success_interval(successes: Iterable[tuple[Hashable, float]]) -> list[float] | None:
@@ -212,24 +243,52 @@ def _mean(values: list[float] | list[int]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _by_level(valid: list[_Row]) -> dict[str, dict[str, Any]]:
-    levels = sorted({row.level for row in valid if row.level is not None})
+def _by_level(final_rows: list[_Row], k: int | None) -> dict[str, dict[str, Any]]:
+    """The numbers of each level; an invalid episode whose task was never reached has none, and is in no level."""
     out = {}
-    for level in levels:
-        rows = [row for row in valid if row.level == level]
+    for level in sorted({row.level for row in final_rows if row.level is not None}):
+        rows = [row for row in final_rows if row.level == level]
+        valid = [row for row in rows if row.valid]
+        scored = [row for row in valid if row.score is not None]
         out[str(level)] = {
-            "episodes": len(rows),
-            "success_rate": _mean([_success(row) for row in rows if row.score is not None]),
-            "mean_turns": _mean([row.turns for row in rows]),
+            "episodes": len(valid),
+            "invalid": len(rows) - len(valid),
+            "success_rate": _mean([_success(row) for row in scored]),
+            "success_ci95": success_interval([(row.cluster, _success(row)) for row in scored]),
+            "mean_turns": _mean([row.turns for row in valid]),
+            **_over_tasks(scored, k),
         }
     return out
 
 
-def _pass_at_k(scored: list[_Row]) -> tuple[int | None, float | None]:
-    groups: dict[Hashable, list[float]] = defaultdict(list)
+def _over_tasks(scored: list[_Row], k: int | None) -> dict[str, Any]:
+    """Means over tasks with their intervals."""
+    tasks: dict[Hashable, list[_Row]] = defaultdict(list)
     for row in scored:
-        groups[row.cluster].append(_success(row))
-    k = max(map(len, groups.values()), default=None)
-    if k is None or k == 1:
-        return k, None
-    return k, _mean([max(group) for group in groups.values() if len(group) == k])
+        tasks[row.cluster].append(row)
+    counts = {task: (len(rows), sum(row.score == 1.0 for row in rows)) for task, rows in tasks.items()}
+    curve = {}
+    for j in _doublings(k or 0):
+        values = [(task, pass_at(j, n, c)) for task, (n, c) in counts.items() if n >= j]
+        curve[str(j)] = _with_interval(values) | {"tasks": len(values)}
+    nothing: dict[str, Any] = {"value": None, "ci95": None}
+    named = {
+        "pass_at_1": curve.get("1", nothing),
+        "pass_at_k": curve[str(k)] if k is not None and k > 1 else nothing,
+        "avg_at_k": _with_interval(
+            [(task, sum(row.score or 0.0 for row in rows) / len(rows)) for task, rows in tasks.items()]
+        ),
+    }
+    out: dict[str, Any] = {"tasks": len(tasks)}
+    for name, found in named.items():
+        out |= {name: found["value"], f"{name}_ci95": found["ci95"]}
+    return out | {"pass_at": curve}
+
+
+def _with_interval(values: list[tuple[Hashable, float]]) -> dict[str, Any]:
+    return {"value": _mean([value for _, value in values]), "ci95": success_interval(values)}
+
+
+def _doublings(k: int) -> list[int]:
+    """1, 2, 4, ... and ``k``."""
+    return sorted({2**i for i in range(k.bit_length())} | ({k} if k else set()))

@@ -1,6 +1,8 @@
 """The numbers that are reported."""
 
 import json
+import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ from episodes import episode, episodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aworld_gym.metrics import Metrics, bootstrap_ci, final, success_interval, summarize, wilson_interval
+from aworld_gym.metrics import Metrics, bootstrap_ci, final, pass_at, success_interval, summarize, wilson_interval
 from aworld_gym.types import Outcome
 
 BROKEN = dict(outcome=Outcome.INFRA_FAILURE, score=None, error_kind="server_died")
@@ -33,8 +35,9 @@ def test_a_run_by_hand():
     assert found["tool_calls"] == 12 and found["tool_errors"] == 3
     assert found["tool_errors_by_kind"] == {"call_bad_arguments": 1, "tool_error": 2}
     assert found["outcomes"] == {"answered": 2, "infra_failure": 1, "max_turns": 1}
-    assert found["by_level"]["1"] == {"episodes": 2, "success_rate": 0.5, "mean_turns": 2.5}
-    assert found["by_level"]["2"]["success_rate"] == 0.0
+    first, second = found["by_level"]["1"], found["by_level"]["2"]
+    assert (first["episodes"], first["success_rate"], first["mean_turns"], first["invalid"]) == (2, 0.5, 2.5, 0)
+    assert second["success_rate"] == 0.0
     assert found["k"] == 1 and found["pass_at_k"] is None
 
 
@@ -57,6 +60,116 @@ def test_groups():
     torn = [episode(2, sample=0, score=1.0), *(episode(2, sample=k, **BROKEN) for k in (1, 2, 3))]
     found = summarize(group + other + torn)
     assert found["k"] == 4 and found["pass_at_k"] == 0.5
+
+
+# ---- pass@k and avg@k ---------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 8), st.data())
+def test_pass_at_k_is_the_share_of_the_subsets_with_a_success(samples, data):
+    """By counting: of all ways to take k of the samples, those that hold a success."""
+    outcomes = data.draw(st.lists(st.booleans(), min_size=samples, max_size=samples))
+    k = data.draw(st.integers(1, samples))
+    subsets = list(combinations(outcomes, k))
+    assert pass_at(k, samples, sum(outcomes)) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 2000), st.data())
+def test_pass_at_k_agrees_with_binomials_at_any_size_and_grows(samples, data):
+    successes, k = data.draw(st.integers(0, samples)), data.draw(st.integers(1, samples))
+    missed = math.comb(samples - successes, k) / math.comb(samples, k)
+    assert pass_at(k, samples, successes) == pytest.approx(1 - missed, abs=1e-9)
+    assert pass_at(1, samples, successes) == pytest.approx(successes / samples)
+    assert 0.0 <= pass_at(1, samples, successes) <= pass_at(k, samples, successes) + 1e-12 <= 1.0 + 1e-12
+
+
+def test_pass_at_k_is_unbiased():
+    """Over many tasks of n samples it estimates 1 - (1 - p)^k, where one minus the k-th power of c/n does not."""
+    rng, p, n, k = np.random.default_rng(0), 0.2, 8, 4
+    successes = rng.binomial(n, p, size=4000)
+    found = np.mean([pass_at(k, n, int(c)) for c in successes])
+    naive = np.mean(1 - (1 - successes / n) ** k)
+    true = 1 - (1 - p) ** k
+    assert abs(found - true) < 0.015 < abs(naive - true)
+
+
+@pytest.mark.parametrize(("k", "n", "c"), [(0, 4, 1), (5, 4, 1), (2, 4, 5), (2, 4, -1), (1, 0, 0)])
+def test_pass_at_k_of_what_cannot_be(k, n, c):
+    with pytest.raises(ValueError, match="1 <= k <= samples"):
+        pass_at(k, n, c)
+
+
+def group(seed, *scores, level=1, **fields):
+    return [episode(seed, sample=k, score=score, level=level, **fields) for k, score in enumerate(scores)]
+
+
+def test_pass_and_avg_by_hand_overall_and_by_level():
+    some = group(0, 1.0, 0.0, 0.0, 0.0) + group(1, 1.0, 1.0, 0.0, 0.0) + group(2, 0.0, 0.0, 0.0, 0.5, level=2)
+    found = summarize(some)
+    assert found["k"] == 4 and found["tasks"] == 3
+    assert found["pass_at_1"] == pytest.approx((1 / 4 + 2 / 4 + 0) / 3)
+    assert found["pass_at_k"] == pytest.approx(2 / 3)
+    assert found["avg_at_k"] == pytest.approx((1 / 4 + 2 / 4 + 1 / 8) / 3), "a partly right answer counts in part"
+    # two of four: 3 of 6 pairs hold the one success, 5 of 6 one of the two
+    assert found["pass_at"]["2"]["value"] == pytest.approx((3 / 6 + 5 / 6 + 0) / 3)
+    assert list(found["pass_at"]) == ["1", "2", "4"]
+    assert found["pass_at"]["4"] == {"value": found["pass_at_k"], "ci95": found["pass_at_k_ci95"], "tasks": 3}
+    first, second = found["by_level"]["1"], found["by_level"]["2"]
+    assert (first["tasks"], first["pass_at_1"], first["pass_at_k"], first["avg_at_k"]) == (2, 0.375, 1.0, 0.375)
+    assert (second["tasks"], second["pass_at_1"], second["pass_at_k"], second["avg_at_k"]) == (1, 0.0, 0.0, 0.125)
+    assert first["pass_at_k_ci95"] == wilson_interval(1.0, 2), "both tasks passed: nothing to resample"
+    assert second["pass_at_k_ci95"] is None, "one task says nothing of others"
+
+
+def test_the_intervals_are_over_tasks_and_not_over_samples():
+    some = [e for seed in range(20) for e in group(seed, *[float(seed % 2)] * 8)]
+    found = summarize(some)
+    by_task = bootstrap_ci([(seed, float(seed % 2)) for seed in range(20)])
+    for name in ("pass_at_1", "pass_at_k", "avg_at_k"):
+        assert found[name] == 0.5 and found[f"{name}_ci95"] == by_task
+
+
+def test_tasks_with_fewer_samples_than_k_are_left_out_of_pass_at_k_alone():
+    torn = [episode(2, sample=0, score=1.0), *(episode(2, sample=k, **BROKEN, level=1) for k in (1, 2, 3))]
+    found = summarize(group(0, 0.0, 0.0, 0.0, 0.0) + torn)
+    assert (found["pass_at_k"], found["pass_at"]["4"]["tasks"]) == (0.0, 1)
+    assert (found["pass_at_1"], found["pass_at"]["1"]["tasks"]) == (0.5, 2)
+    assert found["invalid"] == 3 and found["by_level"]["1"]["invalid"] == 3
+
+
+def test_single_samples_have_pass_at_1_alone():
+    found = summarize([episode(0), episode(1, score=0.0)])
+    assert found["k"] == 1 and found["pass_at_k"] is None and found["pass_at_k_ci95"] is None
+    assert found["pass_at_1"] == found["success_rate"] == 0.5
+    assert found["pass_at_1_ci95"] == found["success_ci95"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=3, max_size=3), min_size=1, max_size=6))
+def test_whole_groups_agree_with_plain_means(groups):
+    found = summarize([e for seed, scores in enumerate(groups) for e in group(seed, *scores)])
+    assert found["pass_at_1"] == pytest.approx(found["success_rate"])
+    assert found["avg_at_k"] == pytest.approx(found["mean_score"])
+    assert found["pass_at_k"] == pytest.approx(np.mean([max(scores) for scores in groups]))
+    values = [found["pass_at"][k]["value"] for k in ("1", "2", "3")]
+    assert values == sorted(values)
+    for name in ("pass_at_1", "pass_at_k", "avg_at_k"):
+        interval = found[f"{name}_ci95"]
+        assert interval is None or interval[0] - 1e-12 <= found[name] <= interval[1] + 1e-12
+
+
+def test_nothing_has_no_pass():
+    for some in ([], [episode(0, **BROKEN)]):
+        found = summarize(some)
+        assert found["k"] is None and found["pass_at"] == {} and found["tasks"] == 0
+        assert all(
+            found[f"{name}{end}"] is None for name in ("pass_at_1", "pass_at_k", "avg_at_k") for end in ("", "_ci95")
+        )
+
+
+# ---- the rest -----------------------------------------------------------------------------------------------------
 
 
 def test_an_attempt_counts_as_replaced_even_if_its_task_was_never_known():
