@@ -1,0 +1,419 @@
+"""The words of questions: one table of phrases, shared by all operators and makers of all templates.
+
+A prompt is a line of sentences, then (where the task has files) a blank line and ``Attached files: a.csv, b.zip``. Of
+the sentences exactly one is the question: one of :data:`FRAMES` around one noun phrase. The others are known by
+heart: an opener (:data:`OPENERS`), the rule about the atlas (:data:`ATLAS`) where the question needs the local web,
+and a hint at the answer's form (:data:`HINTS`). Sentences are parted by one space, and within a noun phrase no full
+stop or question mark is followed by a space.
+
+The noun phrase follows a context-free grammar. :data:`GRAMMAR` maps each nonterminal to its productions, and each
+production (named after its operator or maker) to its paraphrases, which mean exactly the same. In a paraphrase,
+``{slot}`` is a nonterminal of :data:`GRAMMAR`, or a terminal of :data:`TERMINALS`; a digit at the end of a slot's
+name (``{number2}``) only tells it from the others. There is no other text, no optional part, and no free spacing. So
+a reader that goes from left to right, tries each production of the nonterminal that may stand at a place and goes
+back where one fails, finds exactly one reading. Three rules keep it to one:
+
+* Filters follow their rows at once, the first after a space, each other after `` and ``. They belong to the innermost
+  rows that are open. Only the last filter of some rows holds a noun phrase that may hold filters itself.
+* A file is its name, or a name ``inside`` another file (an archive, or a mail that it is attached to), or that file
+  inside an archive which a document names in its sentence ``Only {filename} has the final figures.``
+* Literal values of columns stand in double quotes. Names of entities are those of the world's pages; where one is the
+  beginning of another, the longer one is meant.
+
+What the phrases mean:
+
+* number: whole numbers, except ``average``, ``percent``, ``converted`` and ``fact`` of a decimal column. Only the
+  outermost may be rounded; the hint says to how many decimals, and none means a whole number (halves never occur).
+* ``difference`` is never negative. ``days`` counts from the first date to the second, the first not included.
+* ``stated`` is a sentence ``The {quantity} is {value}.`` (perhaps with a unit before the full stop) in the text of a
+  document, mail or slide; ``noted`` the same in a slide's speaker notes. Each quantity stands there once.
+* ``coded`` and ``called`` find an entity by its code or its name. ``subject`` is the entity that a letter's line
+  ``Subject: {event} of {name}`` names, and ``event_date`` the date in its sentence ``The {event} took place on
+  {date}.``
+* ``visible`` rows are those that a spreadsheet does not hide, ``hidden`` rows those that it does; rows of which
+  neither is said are all. Rows of joined sheets have the columns of both, joined by the entity; rows of several
+  sheets together are those of the one and those of the other. In a merged column a value stands for all the rows that
+  it spans.
+* ``dated`` filters look at the only column of dates; ``above`` and ``below`` are strict, like ``after`` and
+  ``before``.
+* ``legend_bar`` is the entity that the legend (a table of colours and names) gives for the colour of a bar.
+
+Whoever adds a production follows the rules: it begins with ``the``, every slot is a nonterminal or a terminal, the
+last word of the phrase closes it, and it cannot be read as another one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+HIGH = ("highest", "greatest", "largest")
+LOW = ("lowest", "smallest", "least")
+ORDINALS = ("", "second ", "third ", "fourth ", "fifth ")
+"""What stands before a superlative for ranks 1 to 5: ``{ordinal}{superlative}``."""
+
+TERMINALS: Mapping[str, str] = MappingProxyType(
+    {
+        "int": "a whole number, such as 412",
+        "decimal": "a number with or without decimals, such as 0.3048",
+        "measure": "the label of a column of whole numbers, in lower case, such as work time",
+        "label": "the label of a column of few values, in lower case, such as cargo",
+        "key": "the label of the column that names the entities, in lower case, such as ship",
+        "value": "a literal value of a column, in double quotes",
+        "noun": "what one row or entity is, such as voyage or ship",
+        "plural": "what rows or entities are, such as voyages or ships",
+        "name": "the name of an entity; several are parted by commas and an and",
+        "attribute": "what a question calls a column of the atlas, such as opening date",
+        "ordinal": "one of ORDINALS",
+        "superlative": "one of HIGH or LOW; for dates, earliest or latest",
+        "colour": "the name of a colour",
+        "pitch": "high, middle or low",
+        "what": "number, code, word, name or date: what a carrier carries",
+        "quantity": "what a document gives a value for, such as delivery fee",
+        "event": "what a letter reports, such as inspection",
+        "order": "first, earliest, last or latest",
+        "list": "one word that names a list",
+        "label_of_bar": "what stands under a bar, in double quotes",
+        "sheet": "the name of a sheet, one word",
+        "table": "the name of a table in a database",
+        "cell": "a cell's address, such as B7",
+        "year": "four digits",
+        "unit": "a unit in words, such as whole metres",
+        "filename": "a file's name",
+    }
+)
+
+_FACT = ("the {attribute} of {entity}", "the {attribute} that the atlas gives for {entity}")
+
+GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
+    {
+        "number": {
+            "literal": ("{int}",),
+            # of rows
+            "total": (
+                "the total {measure} of {rows}",
+                "the combined {measure} of {rows}",
+                "the overall {measure} of {rows}",
+            ),
+            "average": (
+                "the average {measure} of {rows}",
+                "the mean {measure} of {rows}",
+                "the arithmetic mean of the {measure} of {rows}",
+            ),
+            "spread": (
+                "the spread from the lowest to the highest {measure} among {rows}",
+                "the distance from the smallest to the largest {measure} among {rows}",
+                "the highest minus the lowest {measure} among {rows}",
+            ),
+            "count": ("the number of {rows}", "the count of {rows}"),
+            "cell": ("the {measure} of {row}", "the {measure} recorded for {row}"),
+            "weighted": (
+                "the total of {measure} times {attribute} over {entities}",
+                "the sum of all products of {measure} and {attribute} over {entities}",
+            ),
+            # of the atlas
+            "fact": _FACT,
+            # of numbers
+            "difference": (
+                "the difference between {number} and {number2}",
+                "the gap between {number} and {number2}",
+                "the amount that separates {number} and {number2}",
+            ),
+            "sum": (
+                "the sum of {number} and {number2}",
+                "the result of adding {number} to {number2}",
+                "the sum that {number} and {number2} make",
+            ),
+            "product": (
+                "the product of {number} and {number2}",
+                "the result of multiplying {number} by {number2}",
+                "the product that {number} and {number2} make",
+            ),
+            "percent": (
+                "the amount that is {number} percent of {number2}",
+                "the result of taking {number} percent of {number2}",
+            ),
+            "larger": ("the larger of {number} and {number2}", "the greater of {number} and {number2}"),
+            "smaller": ("the smaller of {number} and {number2}", "the lesser of {number} and {number2}"),
+            "converted": (
+                "the value in {unit} (at {decimal} {unit2}) of {number}",
+                "the equivalent in {unit} (at {decimal} {unit2}) of {number}",
+            ),
+            "days": (
+                "the number of days from {date} to {date2}",
+                "the count of days from {date} to {date2}",
+                "the time in days from {date} to {date2}",
+            ),
+            # of media
+            "tiles": (
+                "the number of {colour} tiles in {file}",
+                "the count of {colour} tiles in {file}",
+                "the number of tiles coloured {colour} in {file}",
+            ),
+            "bill": (
+                "the total price of all tiles in {file} by the prices in {file2}",
+                "the cost of all tiles in {file} at the prices in {file2}",
+            ),
+            "bar": (
+                "the height in pixels of the {colour} bar in {file}",
+                "the pixel height of the {colour} bar in {file}",
+            ),
+            "labelled_bar": (
+                "the height in pixels of the bar labelled {label_of_bar} in {file}",
+                "the pixel height of the bar above {label_of_bar} in {file}",
+            ),
+            "tones": (
+                "the number of {pitch} tones in {file}",
+                "the count of {pitch} tones in {file}",
+                "the number of tones of {pitch} pitch in {file}",
+            ),
+        },
+        "date": {
+            "fact": _FACT,
+            "row_date": ("the date of {row}", "the date recorded for {row}"),
+            "event_date": (
+                "the date of the {event} that {file} reports",
+                "the date of the {event} reported in {file}",
+            ),
+        },
+        "text": {
+            "fact": _FACT,
+            "cell_text": ("the {label} of {row}", "the {label} recorded for {row}"),
+            "reference": ("the reference of {row}", "the reference recorded for {row}"),
+        },
+        # what any medium can carry: a number, date or text, as {what} or the quantity says
+        "carried": {
+            "qr": ("the {what} in the QR code {file}", "the {what} that the QR code {file} holds"),
+            "morse": ("the {what} sent in Morse code in {file}", "the {what} that {file} holds in Morse code"),
+            "dialled": ("the {what} dialled in {file}", "the {what} that the telephone tones in {file} dial"),
+            "lettered": ("the {what} written in the picture {file}", "the {what} that the picture {file} shows"),
+            "printed": ("the {what} that {file} prints", "the {what} printed by {file}"),
+            "spreadsheet_cell": (
+                "the {what} in cell {cell} on sheet {sheet} of {file}",
+                "the {what} that cell {cell} on sheet {sheet} of {file} holds",
+            ),
+            "stated": (
+                "the {quantity} stated in {file}",
+                "the {quantity} that {file} states",
+                "the {quantity} given in {file}",
+            ),
+            "noted": (
+                "the {quantity} stated in the speaker notes of {file}",
+                "the {quantity} that the speaker notes of {file} state",
+            ),
+        },
+        "entity": {
+            "named": ("the {noun} {name}",),
+            "reference_of": _FACT,  # where the attribute is the name of another entity
+            "cell_entity": ("the {key} of {row}", "the {key} recorded for {row}"),
+            "best": (
+                "the {noun} with the {superlative} {attribute} among {entities}",
+                "the {noun} that has the {superlative} {attribute} of {entities}",
+            ),
+            "top_group": (
+                "the {key} with the {superlative} total {measure} over {rows}",
+                "the {key} that has the {superlative} total {measure} in {rows}",
+            ),
+            "top_product": (
+                "the {key} with the {superlative} product of {measure} and {measure2} among {rows}",
+                "the {key} that has the {superlative} {measure} times {measure2} among {rows}",
+            ),
+            "coded": ("the {noun} whose {attribute} is {text}", "the {noun} that has {text} as {attribute}"),
+            "called": ("the {noun} whose name is {text}", "the {noun} that has {text} as its name"),
+            "subject": ("the {noun} that {file} is about", "the {noun} that is the subject of {file}"),
+            "labelled_top_bar": (
+                "the {noun} above whose name the {superlative} bar stands in {file}",
+                "the {noun} that labels the {superlative} bar in {file}",
+            ),
+            "legend_bar": (
+                "the {noun} that {file} gives for the colour of the {superlative} bar in {file2}",
+                "the {noun} that the legend {file} gives the colour of the {superlative} bar in {file2}",
+            ),
+            "shared": (
+                "the only {noun} on both the {list} list and the {list2} list in {file}",
+                "the one {noun} that stands on the {list} list and the {list2} list in {file}",
+            ),
+            "event_order": (
+                "the {noun} that had the {order} {event} by the letters inside {file}",
+                "the {noun} whose {event} was the {order} by the letters inside {file}",
+            ),
+        },
+        "row": {
+            "ranked": (
+                "the {noun} with the {ordinal}{superlative} {measure} among {rows}",
+                "the {noun} that has the {ordinal}{superlative} {measure} of {rows}",
+            ),
+            "referenced": (
+                "the {noun} {place} whose reference is {text}",
+                "the {noun} {place} with the reference {text}",
+            ),
+        },
+        "rows": {
+            "all": ("the {plural} {place}{filters}",),
+            "visible": ("the visible {plural} {place}{filters}",),
+            "hidden": ("the hidden {plural} {place}{filters}",),
+        },
+        "place": {
+            "in_file": ("in {file}", "listed in {file}", "recorded in {file}"),
+            "on_sheet": ("on sheet {sheet} of {file}", "listed on sheet {sheet} of {file}"),
+            "in_table": ("in table {table} of {file}", "recorded in table {table} of {file}"),
+            "together": ("on the sheets {sheet} and {sheet2} of {file} together",),
+            "joined": ("on the joined sheets {sheet} and {sheet2} of {file}",),
+        },
+        "filter": {
+            "has": ("whose {label} is {value}", "with {value} as {label}", "that have {value} as {label}"),
+            "has_text": ("whose {label} is {text}", "with {text} as {label}"),
+            "in_year": ("dated in {year}", "from the year {year}"),
+            "after": ("dated after {date}", "that came after {date}"),
+            "before": ("dated before {date}", "that came before {date}"),
+            "above": ("with {measure} above {number}", "whose {measure} is more than {number}"),
+            "below": ("with {measure} below {number}", "whose {measure} is less than {number}"),
+        },
+        "entities": {
+            "listed": ("the {plural} listed in {file}", "the {plural} that {file} lists"),
+            "these": ("the {plural} {name}",),
+        },
+        "names": {
+            "missing": (
+                "the {plural} which are listed in {file} but in none of {files}",
+                "the {plural} that {file} lists but none of {files} does",
+            ),
+        },
+        "file": {
+            "file": ("{filename}",),
+            "inside": ("{filename} inside {file}",),
+            "final": ("the file inside {file} that {file2} calls final",),
+        },
+    }
+)
+"""Nonterminal -> production -> paraphrases.
+
+``carried`` may stand wherever a number, a date or a text may. ``{filters}`` is nothing, or a space and filters joined
+by `` and ``. ``{files}`` is files joined as in ``a, b and c``; so are the names of ``these``.
+"""
+
+_THING = (
+    "What is {}?",
+    "Find {}.",
+    "Work out {}.",
+    "Please tell me {}.",
+    "I need to know {}.",
+    "Can you tell me {}?",
+    "Determine {}.",
+    "I am looking for {}.",
+    "Please find {}.",
+    "Could you work out {}?",
+)
+FRAMES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "thing": _THING,
+        "person": (
+            "Who is {}?",
+            "Find out who is {}.",
+            "Name {}.",
+            "Please tell me who is {}.",
+            "I need to know who is {}.",
+            "Can you tell me who is {}?",
+            "Determine who is {}.",
+            "I am looking for {}.",
+            "Please name {}.",
+        ),
+        "names": (
+            "Which are {}?",
+            "Find {}.",
+            "Name {}.",
+            "Please tell me {}.",
+            "I need to know {}.",
+            "Can you name {}?",
+            "Determine {}.",
+            "I am looking for {}.",
+            "Please list {}.",
+        ),
+    }
+)
+"""Frames of a question; ``{}`` is its noun phrase. All but persons and lists of names take those of ``thing``."""
+
+HINTS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "int": (
+            "Answer with a whole number.",
+            "Give a whole number, without units or separators.",
+            "The answer is a plain whole number.",
+            "Write the number in digits, without a unit.",
+            "A whole number is enough as an answer.",
+        ),
+        "float": (
+            "Round to {decimals}.",
+            "Give the number rounded to {decimals}.",
+            "Answer with a number, to {decimals}.",
+            "The answer is a number with {decimals}.",
+            "Write the result with {decimals}.",
+        ),
+        "date": (
+            "Answer as YYYY-MM-DD.",
+            "Write the date as YYYY-MM-DD.",
+            "Give an ISO date (YYYY-MM-DD).",
+            "The answer is a date, written as YYYY-MM-DD.",
+        ),
+        "text": (
+            "Answer with the name only.",
+            "Give just the name.",
+            "The answer is one name.",
+            "Write only the name.",
+        ),
+        "person": (
+            "Answer with first and last name.",
+            "Give the full name.",
+            "The answer is a person's full name.",
+            "Write first and last name.",
+        ),
+        "code": (
+            "Answer with the code only.",
+            "Give just the code.",
+            "The answer is one code.",
+            "Write only the code.",
+        ),
+        "names": (
+            "Give the names in alphabetical order, separated by commas.",
+            "List the names alphabetically, separated by commas.",
+            "Answer with the names in alphabetical order and commas between them.",
+        ),
+    }
+)
+"""Hints at the form of the answer, by its kind; ``{decimals}`` is ``1 decimal``, ``2 decimals``, ..."""
+
+OPENERS = (
+    "This is for a report.",
+    "A colleague asked me this.",
+    "I have a question about the material.",
+    "Please check this carefully.",
+    "We could not settle this ourselves.",
+    "Somebody wants this by tonight.",
+)
+"""Sentences that say nothing."""
+
+ATLAS = (
+    "Facts are as the atlas on the local web gives them.",
+    "Take facts from the atlas (the local web), not from memory.",
+    "The atlas on the local web has the facts, and only what it says counts.",
+    "What the atlas on the local web says counts as true.",
+)
+
+_PARAPHRASES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {key: variants for productions in GRAMMAR.values() for key, variants in productions.items()}
+)
+
+
+def say(rng: random.Random, production: str, **slots: object) -> str:
+    """One of the paraphrases of a production, its slots filled in.
+
+    Raises:
+        KeyError: no such production, or a slot that is missing.
+    """
+    return rng.choice(_PARAPHRASES[production]).format_map(slots)
+
+
+def joined(items: Sequence[str], word: str = "and") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
