@@ -1,0 +1,71 @@
+"""The independent solver on a task of the generator's, with all that it needs or with something taken away."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+from gaia_solver import Solver
+
+from aworld_gym.types import Task
+from envs.gaia.tasks import GaiaTasks
+from envs.gaia.world import FLAVOURS, pages
+
+UNSOLVED = (AssertionError, ArithmeticError, LookupError, OSError, ValueError)
+"""How the solver says that something is missing."""
+
+
+def answer_of(task: Task, folder: Path, *, without: str | None = None, only: str | None = None) -> str:
+    """The solver's answer.
+
+    Args:
+        task: the task; its files are written to ``folder``.
+        folder: an empty directory.
+        without: a file, a page or an archive's member (``archive!member``) that is taken away.
+        only: the one file that is left; all pages are taken away too.
+
+    Raises:
+        AssertionError, ...: :data:`UNSOLVED`, where it finds none.
+    """
+    GaiaTasks(task.metadata["split"]).setup(task, folder)
+    web = dict(pages(task.public["corpus"]))
+    if only is not None:
+        web = {}
+        for path in folder.iterdir():
+            if path.name != only:
+                path.unlink()
+    elif without is not None and "://" in without:
+        del web[without]
+    elif without is not None:
+        file, *members = without.split("!")
+        path = folder / file
+        remaining = _without(path.read_bytes(), members) if members else None
+        path.unlink()
+        if remaining is not None:
+            path.write_bytes(remaining)
+    return _solver(task, folder, web)
+
+
+def from_memory(task: Task, folder: Path) -> str:
+    """The solver's answer where it has the real world's pages instead of the task's, and no file."""
+    if "real" not in FLAVOURS:
+        raise AssertionError("there is no real world to know")
+    return _solver(task, folder, dict(pages({**task.public["corpus"], "world": "real"})))
+
+
+def _solver(task: Task, folder: Path, web: dict) -> str:
+    return Solver(task.prompt, folder, web).solve(task.metadata["template"])
+
+
+def _without(archive: bytes, members: list[str]) -> bytes:
+    """The archive but for the member at the end of that path."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
+        assert members[0] in old.namelist()
+        for name in old.namelist():
+            if name != members[0]:
+                new.writestr(name, old.read(name))
+            elif len(members) > 1:
+                new.writestr(name, _without(old.read(name), members[1:]))
+    return out.getvalue()
