@@ -3,8 +3,9 @@
 A prompt is a line of sentences, then (where the task has files) a blank line and ``Attached files: a.csv, b.zip``. Of
 the sentences exactly one is the question: one of :data:`FRAMES` around one noun phrase. The others are known by
 heart: an opener (:data:`OPENERS`), the rule about the atlas (:data:`ATLAS`) where the question needs the local web,
-and a hint at the answer's form (:data:`HINTS`). Sentences are parted by one space, and within a noun phrase no full
-stop or question mark is followed by a space.
+definitions (:data:`LETS`), each of which gives a noun phrase one of :data:`ROLES` as a short name that later
+sentences use, and a hint at the answer's form (:data:`HINTS`). Sentences are parted by one space, and within a noun
+phrase no full stop or question mark is followed by a space.
 
 The noun phrase follows a context-free grammar. :data:`GRAMMAR` maps each nonterminal to its productions, and each
 production (named after its operator or maker) to its paraphrases, which mean exactly the same. In a paraphrase,
@@ -36,6 +37,14 @@ What the phrases mean:
   it spans.
 * ``dated`` filters look at the only column of dates; ``above`` and ``below`` are strict, like ``after`` and
   ``before``.
+* ``as_of`` is the value of the last entry on or before that day on the entity's page of revisions, ``before_last`` that
+  of the last entry but one, ``first_entry`` that of the first; ``revised_on`` is the date of the last entry.
+* ``nicknamed`` finds an entity by the nickname that a page explains; ``only`` is the one entity on the atlas' list of
+  those with that value.
+* Versions of a document are attached files whose first line is its title. Each says ``Status: signed``, ``draft`` or
+  ``withdrawn``, ``Dated: {date}``, ``In force from: {date}`` and ``Issued by: {name}``, as far as it has them.
+  ``latest_signed`` is the one with the latest ``Dated`` of those that are signed, ``in_force`` the one with the latest
+  ``In force from`` that is not after the date, ``issued_by`` the only one by that entity.
 * ``legend_bar`` is the entity that the legend (a table of colours and names) gives for the colour of a bar.
 
 Whoever adds a production follows the rules: it begins with ``the``, every slot is a nonterminal or a terminal, the
@@ -81,10 +90,28 @@ TERMINALS: Mapping[str, str] = MappingProxyType(
         "year": "four digits",
         "unit": "a unit in words, such as whole metres",
         "filename": "a file's name",
+        "document": "the title in lower case of documents of which there are versions, such as delivery tariff",
+        "role": "one of ROLES, which an earlier sentence has defined",
+        "roles": "several of them, joined as in a, b and c",
     }
 )
 
 _FACT = ("the {attribute} of {entity}", "the {attribute} that the atlas gives for {entity}")
+_REVISED: Mapping[str, Sequence[str]] = {
+    "as_of": (
+        "the {attribute} of {entity} as the atlas gave it on {date}",
+        "the {attribute} that the atlas gave for {entity} on {date}",
+    ),
+    "before_last": (
+        "the {attribute} of {entity} before its latest revision in the atlas",
+        "the {attribute} that the atlas gave for {entity} before the latest revision",
+    ),
+    "first_entry": (
+        "the {attribute} of {entity} as the atlas first gave it",
+        "the {attribute} that the atlas first gave for {entity}",
+    ),
+    "role": ("{role}",),
+}
 
 GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
     {
@@ -114,6 +141,7 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
             ),
             # of the atlas
             "fact": _FACT,
+            **_REVISED,
             # of numbers
             "difference": (
                 "the difference between {number} and {number2}",
@@ -171,6 +199,11 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
         },
         "date": {
             "fact": _FACT,
+            **_REVISED,
+            "revised_on": (
+                "the date on which the atlas last revised the {attribute} of {entity}",
+                "the date of the latest revision of the {attribute} of {entity} in the atlas",
+            ),
             "row_date": ("the date of {row}", "the date recorded for {row}"),
             "event_date": (
                 "the date of the {event} that {file} reports",
@@ -179,6 +212,7 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
         },
         "text": {
             "fact": _FACT,
+            **_REVISED,
             "cell_text": ("the {label} of {row}", "the {label} recorded for {row}"),
             "reference": ("the reference of {row}", "the reference recorded for {row}"),
         },
@@ -220,6 +254,15 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
                 "the {key} that has the {superlative} {measure} times {measure2} among {rows}",
             ),
             "coded": ("the {noun} whose {attribute} is {text}", "the {noun} that has {text} as {attribute}"),
+            "role": ("{role}",),
+            "nicknamed": (
+                "the {noun} whose nickname is {text}",
+                "the {noun} that goes by the nickname of {text}",
+            ),
+            "only": (
+                "the only {noun} whose {attribute} is {entity}",
+                "the one {noun} that has {entity} as {attribute}",
+            ),
             "called": ("the {noun} whose name is {text}", "the {noun} that has {text} as its name"),
             "subject": ("the {noun} that {file} is about", "the {noun} that is the subject of {file}"),
             "labelled_top_bar": (
@@ -273,6 +316,7 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
         "entities": {
             "listed": ("the {plural} listed in {file}", "the {plural} that {file} lists"),
             "these": ("the {plural} {name}",),
+            "those": ("{roles}",),
         },
         "names": {
             "missing": (
@@ -283,6 +327,18 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
         "file": {
             "file": ("{filename}",),
             "inside": ("{filename} inside {file}",),
+            "latest_signed": (
+                "the latest signed version of the {document}",
+                "the most recent signed version of the {document}",
+            ),
+            "in_force": (
+                "the version of the {document} in force on {date}",
+                "the version of the {document} that was in force on {date}",
+            ),
+            "issued_by": (
+                "the version of the {document} issued by {entity}",
+                "the version of the {document} that was issued by {entity}",
+            ),
             "final": ("the file inside {file} that {file2} calls final",),
         },
     }
@@ -382,6 +438,23 @@ HINTS: Mapping[str, Sequence[str]] = MappingProxyType(
     }
 )
 """Hints at the form of the answer, by its kind; ``{decimals}`` is ``1 decimal``, ``2 decimals``, ..."""
+
+ROLES: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "entity": ("the candidate", "the nominee", "the suspect", "the runner-up", "the favourite"),
+        "date": ("the key date", "the cut-off day", "the reference day", "the day in question"),
+        "number": ("the base figure", "the other figure", "the quota", "the extra figure"),
+        "text": ("the cue", "the token", "the passphrase", "the keyword"),
+    }
+)
+"""Short names that definitions give, by what they name; each stands for one thing, and means nothing by itself."""
+LETS = (
+    "Let {role} be {phrase}.",
+    "By {role} we mean {phrase}.",
+    "In what follows, {role} is {phrase}.",
+    "Here {role} means {phrase}.",
+)
+"""Definitions: each stands before the sentences that use its role."""
 
 OPENERS = (
     "This is for a report.",
