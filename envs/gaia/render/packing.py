@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 WRITTEN = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 """The date that files carry inside."""
@@ -35,3 +36,11 @@ def saved(save: Callable[[io.BytesIO], object]) -> bytes:
         (name, re.sub(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", stamp, body) if name == "docProps/core.xml" else body)
         for name, body in members
     )
+
+
+def drop_parts(holder: Any, *kinds: str) -> None:
+    """Leave parts out of an open Office file: those that ``holder`` (a part, or the package) has relations to whose
+    type ends with one of ``kinds``."""
+    found = {kind: key for key, relation in holder.rels.items() for kind in kinds if relation.reltype.endswith(kind)}
+    for kind in kinds:
+        del holder.rels[found[kind]]

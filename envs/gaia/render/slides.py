@@ -10,6 +10,7 @@ from envs.gaia.render.contents import Bullets, Slide, Slides
 from envs.gaia.render.documents import table_rows
 from envs.gaia.render.packing import WRITTEN, saved
 
+_LAYOUT = "Title and Content"
 _LEFT, _TOP, _WIDTH, _ROW = 457_200, 1_600_200, 8_229_600, 370_840
 """Where a table stands, in English metric units (914,400 an inch)."""
 
@@ -27,20 +28,30 @@ def pptx(content: Slides) -> bytes:
 
 @functools.cache
 def _empty() -> bytes:
-    """The library's empty presentation, once it has been read."""
+    """The library's empty presentation with the one layout that slides here have: half the time to write."""
     import pptx as library
 
     presentation = library.Presentation()
+    for layout in list(presentation.slide_layouts):
+        if layout.name != _LAYOUT:
+            presentation.slide_layouts.remove(layout)
+    for relation in list(presentation.part.rels.values()):
+        if relation.reltype.endswith("/printerSettings"):
+            presentation.part.rels.pop(relation.rId)
+    package = presentation.part.package
+    for relation in list(package.iter_rels()):
+        if relation.reltype.endswith("/thumbnail"):
+            package.drop_rel(relation.rId)
     properties = presentation.core_properties
     properties.created = properties.modified = WRITTEN.replace(tzinfo=None)
-    properties.last_modified_by, properties.revision = "", 1
+    properties.last_modified_by = properties.title = ""
     out = io.BytesIO()
     presentation.save(out)
     return out.getvalue()
 
 
 def _add(presentation: Any, slide: Slide) -> None:
-    page = presentation.slides.add_slide(presentation.slide_layouts[1])  # title and content
+    page = presentation.slides.add_slide(presentation.slide_layouts[0])
     page.shapes.title.text = slide.title
     lines: list[str] = []
     tables = []
