@@ -1,4 +1,4 @@
-"""Pools of made-up names: for towns, firms, stations, ships and people.
+"""Pools of made-up names: for towns, firms, stations, ships and people, and nicknames for anything.
 
 A pool is a fixed list that depends on nothing but this module; which split owns a name is decided elsewhere.
 All names are ASCII, unique within their pool, and hold no character that a scorer might strip.
@@ -31,6 +31,17 @@ _SHIP_FIRST = (
     "Restless Silver Tireless Wandering"
 )
 _SHIP_SECOND = "Albatross Comet Dolphin Falcon Gannet Heron Kestrel Lantern Meridian Osprey Petrel Star Tern Voyager"
+_TOWN_FIRST = "East Great Little Lower New North Old South Upper West"
+_NICKNAME_FIRST = (
+    "Brazen Cloudless Crimson Dreaming Dusty Emerald Forgotten Frosty Gentle Grey Hollow Honest Humble Ivory Laughing "
+    "Lonely Misty Mossy Nimble Painted Pale Patchwork Proud Purple Rusty Salty Scarlet Shining Singing Sleeping "
+    "Slender Smiling Stubborn Sunlit Thirsty Velvet Whispering Wooden"
+)
+_NICKNAME_SECOND = (
+    "Acorn Anvil Anchor Apron Balcony Barrel Beacon Bell Bonnet Bucket Button Candle Castle Chimney Clover Compass "
+    "Cradle Crown Drum Feather Fiddle Garden Gate Giant Hammer Harbour Harvest Kettle Ladder Mirror Needle Orchard "
+    "Oven Parlour Pebble Pillow Quilt Ribbon Saddle Shepherd Thimble Trumpet Umbrella Wagon Whistle Window"
+)
 
 
 @lru_cache(maxsize=1)
@@ -65,9 +76,29 @@ def ships() -> tuple[str, ...]:
 def people() -> tuple[str, ...]:
     """First and last name, such as ``Mira Torandov``. No last name is used twice."""
     ends = [mid + end for mid in "aio" for end in _SURNAME_ENDS.split()]
-    surnames = _draw("people", 2400, lambda r: _stem(r) + r.choice("bdklmnrst") + r.choice(ends))
+    surnames = _draw("people", 4000, lambda r: _stem(r) + r.choice("bdklmnrst") + r.choice(ends))
     rng = random.Random("first names")
     return tuple(f"{rng.choice(_FIRST.split())} {surname}" for surname in surnames)
+
+
+@lru_cache(maxsize=1)
+def nicknames() -> tuple[str, ...]:
+    """Two words that no other pool has, such as ``Grey Harbour``."""
+    rng = random.Random("nicknames")
+    found = [f"{first} {second}" for first in _NICKNAME_FIRST.split() for second in _NICKNAME_SECOND.split()]
+    return tuple(rng.sample(found, len(found)))
+
+
+def lookalikes(table: str, name: str) -> tuple[str, ...]:
+    """Names that are easily taken for ``name``, which is one of the pool of ``table``.
+
+    Towns of the same word, firms of the same surname and stations at the same place; for other tables none.
+    """
+    word, _, rest = name.partition(" ")
+    if table == "town":
+        return tuple(f"{first} {name}" for first in _TOWN_FIRST.split())
+    others = {"firm": _TRADES, "station": _FEATURES}.get(table, "").split()
+    return tuple(f"{word} {other}" for other in others if other != rest)
 
 
 def _stem(rng: random.Random) -> str:

@@ -23,7 +23,7 @@ from envs.gaia.render import render
 from envs.gaia.splits import SPLITS, check_split, world_seeds
 from envs.gaia.templates import Template, templates
 from envs.gaia.terms import Draft, Question, Reject, require
-from envs.gaia.world import FLAVOURS, World, world
+from envs.gaia.world import FLAVOURS, TRAINING_FLAVOURS, World, world
 
 NUMBERS = 1_000_000
 """Tasks of each (split, world, template): their numbers run from 0 to this, exclusive."""
@@ -39,7 +39,7 @@ class GaiaTasks:
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``.
         level: 1, 2 or 3; all where None.
-        world: ``"shifted"`` or ``"synthetic"``; both where None.
+        world: ``"shifted"`` or ``"synthetic"``; both where None. Or ``"real"``, whose answers a model may know.
         templates: names of the split's templates to draw from; all where None.
         scorer: ``"strict"`` or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
 
@@ -68,7 +68,7 @@ class GaiaTasks:
             hint = did_you_mean(str(world), FLAVOURS)
             raise ConfigError(f"world must be None or one of {list(FLAVOURS)}, got {world!r}.{hint}")
         self.templates: tuple[Template, ...] = _chosen(split, level, templates)
-        self.worlds: tuple[str, ...] = (world,) if world else FLAVOURS
+        self.worlds: tuple[str, ...] = (world,) if world else TRAINING_FLAVOURS
 
     def sample(self, rng: np.random.Generator) -> Task:
         """A task drawn with ``rng``: template, world and number, each uniformly."""

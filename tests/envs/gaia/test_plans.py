@@ -8,7 +8,7 @@ from aworld_gym.toolchain import Toolchain, load_config, loop
 from aworld_gym.types import Limits
 from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
-from envs.gaia.world import FLAVOURS
+from envs.gaia.world import TRAINING_FLAVOURS as FLAVOURS
 
 EVERY = [(one.name, flavour) for one in templates().values() for flavour in FLAVOURS]
 

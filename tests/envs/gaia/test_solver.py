@@ -13,7 +13,8 @@ from aworld_gym.types import Task
 from envs.gaia.splits import SPLITS
 from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
-from envs.gaia.world import FLAVOURS, pages
+from envs.gaia.world import TRAINING_FLAVOURS as FLAVOURS
+from envs.gaia.world import pages
 
 EVERY = [(one.name, flavour) for one in templates().values() for flavour in FLAVOURS]
 PER_TEMPLATE_AND_WORLD = 6

@@ -23,7 +23,8 @@ from envs.gaia.levels import LEVELS, fits
 from envs.gaia.splits import SPLITS
 from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
-from envs.gaia.world import FLAVOURS, pages
+from envs.gaia.world import TRAINING_FLAVOURS as FLAVOURS
+from envs.gaia.world import pages
 
 ROOT = Path(__file__).parents[3]
 EVERY = [(one.name, flavour) for one in templates().values() for flavour in FLAVOURS]
@@ -188,7 +189,8 @@ import numpy as np
 from envs.gaia.splits import SPLITS
 from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
-from envs.gaia.world import FLAVOURS, pages
+from envs.gaia.world import TRAINING_FLAVOURS as FLAVOURS
+from envs.gaia.world import pages
 for one in templates().values():
     for flavour in FLAVOURS:
         source = GaiaTasks(one.split)

@@ -1,0 +1,1 @@
+"""What the worlds are made of, behind :mod:`envs.gaia.world`."""
