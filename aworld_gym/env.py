@@ -16,7 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 from gymnasium.error import ResetNeeded
@@ -25,7 +25,7 @@ from aworld_gym.actions import Call, check_action, final_answer, read_calls
 from aworld_gym.episode_state import Run, copied, failed, tool_message
 from aworld_gym.errors import ConfigError, InfraError, boundary, did_you_mean
 from aworld_gym.spaces import AssistantMessage, Messages
-from aworld_gym.tasks import TaskList, TaskSource
+from aworld_gym.tasks import TaskSource, task_source
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.types import Episode, Limits, Message, Outcome, StepRecord, Task, ToolResult
 
@@ -51,7 +51,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
 
     Args:
         toolchain: an ``mcpServers`` config (dict or path), or a Toolchain, which stays the caller's to close.
-        tasks: where tasks come from; a plain list of :class:`~aworld_gym.types.Task` or of their fields is enough.
+        tasks: where tasks come from; a plain list of :class:`~aworld_gym.types.Task` or of their fields is enough, and
+            so is what :func:`~aworld_gym.tasks.task_source` takes besides.
         limits: a Limits or a mapping of its fields.
         system_prompt: the system message; none where None.
         tools: names of the tools to offer; all where None.
@@ -71,11 +72,13 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}
+    manifests: ClassVar[Mapping[str, Path]] = {}
+    """Fixed lists of tasks by name, as files (:mod:`aworld_gym.manifests`); for subclasses that have some."""
 
     def __init__(
         self,
         toolchain: Mapping[str, Any] | str | Path | Toolchain,
-        tasks: TaskSource | Sequence[Task | Mapping[str, Any]],
+        tasks: TaskSource | Sequence[Task | Mapping[str, Any]] | Mapping[str, Any] | str | Path,
         *,
         limits: Limits | Mapping[str, Any] | None = None,
         system_prompt: str | None = None,
@@ -90,7 +93,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         if not (system_prompt is None or isinstance(system_prompt, str)):
             raise ConfigError(f"system_prompt must be a string or None, got {type(system_prompt).__name__}")
         self.limits = Limits.of(limits)
-        self.tasks: TaskSource = tasks if isinstance(tasks, TaskSource) else _task_list(tasks)
+        self.tasks: TaskSource = task_source(tasks)
         self.system_prompt, self.submit_tool, self.render_mode = system_prompt, submit_tool, render_mode
         self._own_toolchain = not isinstance(toolchain, Toolchain)
         self.toolchain = toolchain if isinstance(toolchain, Toolchain) else Toolchain(toolchain, self.limits, tools)
@@ -335,17 +338,6 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     def __getstate__(self) -> dict[str, Any]:
         # A copy begins without an episode: live sessions belong to the original.
         return {**self.__dict__, "_run": None, "_busy": False}
-
-
-def _task_list(tasks: Sequence[Task | Mapping[str, Any]]) -> TaskList:
-    if isinstance(tasks, str | bytes) or not isinstance(tasks, Sequence):
-        raise ConfigError(
-            f"tasks must be a TaskSource (sample, get, setup, score) or a list of tasks, got {type(tasks).__name__}"
-        )
-    try:
-        return TaskList([task if isinstance(task, Task) else Task(**task) for task in tasks])
-    except TypeError as error:
-        raise ConfigError(f"each task needs 'id' and 'prompt', and may have other fields of Task: {error}") from error
 
 
 def _sampled_tokens(action: Message) -> int:

@@ -6,14 +6,19 @@ only holder of true answers; tool servers are given ``Task.public`` and a worksp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
 from aworld_gym.types import Score, Task
+
+if TYPE_CHECKING:
+    from aworld_gym.records import RecordTasks
 
 
 @runtime_checkable
@@ -76,6 +81,53 @@ class TaskList:
             return Score(0.0, "no answer was submitted")
         verdict = self._scorer(task.answer, answer)
         return verdict if isinstance(verdict, Score) else Score(float(verdict))
+
+
+def from_records(rows: Any, **columns: Any) -> RecordTasks:
+    """Rows of a list, a file, a DataFrame or a Dataset as tasks: :func:`aworld_gym.records.from_records`."""
+    from aworld_gym import records  # here: it stands on this module
+
+    return records.from_records(rows, **columns)
+
+
+def task_source(tasks: Any) -> TaskSource:
+    """What an env was given for its tasks, as a task source.
+
+    Args:
+        tasks: a TaskSource; a list of :class:`~aworld_gym.types.Task` or of their fields; the path of a file of rows;
+            or a mapping of the arguments of :func:`from_records`, ``rows`` among them. The last three are JSON.
+
+    Raises:
+        ConfigError: it is none of those.
+    """
+    if isinstance(tasks, TaskSource):
+        return tasks
+    if isinstance(tasks, str | os.PathLike):
+        return from_records(tasks)
+    if isinstance(tasks, Mapping):
+        return _described(tasks)
+    if isinstance(tasks, bytes) or not isinstance(tasks, Sequence):
+        raise ConfigError(
+            "tasks must be a TaskSource (sample, get, setup, score), a list of tasks, the path of a file of rows, or "
+            f"a mapping of the arguments of from_records, got {type(tasks).__name__}"
+        )
+    try:
+        return TaskList([task if isinstance(task, Task) else Task(**task) for task in tasks])
+    except TypeError as error:
+        raise ConfigError(f"each task needs 'id' and 'prompt', and may have other fields of Task: {error}") from error
+
+
+def _described(arguments: Mapping[str, Any]) -> TaskSource:
+    from aworld_gym.records import from_records
+
+    known = inspect.signature(from_records).parameters
+    if "rows" not in arguments:
+        raise ConfigError(f"a mapping of tasks needs 'rows' (a path or a list), got {', '.join(map(str, arguments))}")
+    for name in arguments:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise ConfigError(f"from_records takes no argument {name!r}; it takes {', '.join(known)}.{hint}")
+    return from_records(**arguments)
 
 
 def _equal(truth: object, answer: str) -> float:

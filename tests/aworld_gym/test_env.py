@@ -176,7 +176,8 @@ def test_bad_options_name_the_fix(make, options, error, message):
     ("kwargs", "message"),
     [
         ({"tasks": []}, "at least one task"),
-        ({"tasks": "tasks.json"}, "tasks must be"),
+        ({"tasks": "tasks.json"}, "there is no file .tasks.json."),
+        ({"tasks": 3}, "tasks must be a TaskSource"),
         ({"tasks": [{"prompt": "x"}]}, "each task needs 'id' and 'prompt'"),
         ({"limits": {"max_turn": 3}}, "unknown limit 'max_turn'.*Did you mean 'max_turns'"),
         ({"limits": 3}, "limits must be"),

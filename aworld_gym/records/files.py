@@ -1,0 +1,151 @@
+"""A record's files: what a column may hold, and how it gets into a workspace. Rows may come from strangers.
+
+A column of files holds, per row:
+
+* a mapping of names in the workspace to contents: ``bytes``, text (a string), ``{"text": ...}``,
+  ``{"base64": ...}``, or a file to copy, ``{"path": ...}`` or a :class:`~pathlib.Path`;
+* a path, or a list of paths: each is copied under its own name;
+* ``{"path": ..., "bytes": ...}``, as data sets hold a media file, or a list of those;
+* None or nothing: no files.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from aworld_gym.errors import ConfigError
+
+MAX_NAME = 255
+"""Bytes of one part of a file's name."""
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """One file of a task: its content, or the path of what is copied."""
+
+    name: str
+    """Where it goes: a relative path of plain parts, below the workspace."""
+    content: bytes | None = None
+    path: Path | None = None
+
+    def write(self, workspace: Path) -> None:
+        """Put it into the workspace."""
+        target = workspace / self.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if self.path is None:
+            target.write_bytes(self.content or b"")
+        else:
+            shutil.copyfile(self.path, target)
+
+
+def files_of(value: Any, folder: Path | None, *, inside: bool) -> tuple[RecordFile, ...]:
+    """The files that a column's value describes, in order of their names.
+
+    Args:
+        value: see the module.
+        folder: where relative paths begin; the current one where None.
+        inside: refuse paths that lead out of ``folder``, by whatever way.
+
+    Raises:
+        ConfigError: a value that is none of those, an unsafe name, a file that is not there or lies outside.
+    """
+    here = Path() if folder is None else folder
+    made: list[RecordFile] = []
+    if value is None or (isinstance(value, str) and not value):
+        return ()
+    if isinstance(value, str | os.PathLike):
+        made = [_copied(value, here, inside)]
+    elif isinstance(value, Mapping) and "bytes" in value and set(value) <= {"path", "bytes"}:
+        made = [_media(value, here, inside)]
+    elif isinstance(value, Mapping):
+        made = [_named(str(name), content, here, inside) for name, content in value.items() if content is not None]
+    elif isinstance(value, list | tuple):
+        for item in value:
+            made += files_of(item, folder, inside=inside)
+    else:
+        raise ConfigError(
+            "expected a mapping of file names to contents, a path, a list of paths, or "
+            f'{{"path": ..., "bytes": ...}}, got {type(value).__name__}'
+        )
+    names = [file.name for file in made]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"two files are called {name!r}")
+        if any(other.startswith(f"{name}/") for other in names):
+            raise ConfigError(f"{name!r} is both a file and a folder")
+    return tuple(sorted(made, key=lambda file: file.name))
+
+
+def safe_name(name: str) -> str:
+    """The name itself, if it stays below whatever folder it is put into and any system can hold it.
+
+    Raises:
+        ConfigError: it is absolute, climbs, or is no name at all.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or name != "/".join(parts) or "\\" in name or not name.isprintable():
+        raise ConfigError(f"{name!r} is not a plain relative name of a file")
+    if name.startswith("/") or ".." in parts or any(len(part.encode()) > MAX_NAME for part in parts):
+        raise ConfigError(f"{name!r} leads out of the workspace, or is too long; give a plain relative name")
+    return name
+
+
+def _named(name: str, content: Any, folder: Path, inside: bool) -> RecordFile:
+    safe_name(name)
+    if isinstance(content, bytes | str):
+        return RecordFile(name, content.encode() if isinstance(content, str) else content)
+    if isinstance(content, os.PathLike):
+        return RecordFile(name, path=_found(content, folder, inside))
+    if isinstance(content, Mapping) and len(content) == 1:
+        kind, value = next(iter(content.items()))
+        if kind == "text" and isinstance(value, str):
+            return RecordFile(name, value.encode())
+        if kind == "path" and isinstance(value, str | os.PathLike):
+            return RecordFile(name, path=_found(value, folder, inside))
+        if kind == "base64" and isinstance(value, str):
+            try:
+                return RecordFile(name, base64.b64decode(value, validate=True))
+            except (binascii.Error, ValueError) as error:
+                raise ConfigError(f"file {name!r} is not base64: {error}") from error
+    raise ConfigError(
+        f'file {name!r} is given as bytes, text, {{"text": ...}}, {{"base64": ...}} or {{"path": ...}}, '
+        f"got {type(content).__name__}"
+    )
+
+
+def _media(value: Mapping[str, Any], folder: Path, inside: bool) -> RecordFile:
+    name = Path(str(value.get("path") or "")).name
+    if value["bytes"] is None:
+        return _copied(value.get("path") or "", folder, inside)
+    if not isinstance(value["bytes"], bytes):
+        raise ConfigError(f"the bytes of a file are bytes, got {type(value['bytes']).__name__}")
+    if not name:
+        raise ConfigError('a file with "bytes" needs a "path", from which it has its name')
+    return RecordFile(safe_name(name), value["bytes"])
+
+
+def _copied(path: str | os.PathLike[str], folder: Path, inside: bool) -> RecordFile:
+    found = _found(path, folder, inside)
+    return RecordFile(safe_name(Path(path).name), path=found)
+
+
+def _found(path: str | os.PathLike[str], folder: Path, inside: bool) -> Path:
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ConfigError(f"{text!r} is no path")
+    found = (folder / text).resolve()
+    if inside and not found.is_relative_to(folder.resolve()):
+        raise ConfigError(
+            f"the file {text!r} lies outside of {str(folder)!r}, where this task set's files are; "
+            "name another folder= that holds them all, if you trust it"
+        )
+    if not found.is_file():
+        raise ConfigError(f"there is no file {text!r} (looked in {str(folder.absolute())!r})")
+    return found
