@@ -1,7 +1,7 @@
 """Which run an episode is of: what is recorded of env and policy, and whether a journal may be continued with others.
 
-An episode names its env and the env's whole spec, its policy and the policy's settings, and the package versions.
-All but the versions must be equal before episodes of two calls are put together.
+An episode names its env and the env's whole spec, its policy and the policy's settings, the manifest that its task is
+of, and the package versions. All but the package versions must be equal before episodes of two calls are put together.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ def spec_json(env: gym.Env) -> str | None:
 _specs: weakref.WeakKeyDictionary[gym.Env, str | None] = weakref.WeakKeyDictionary()
 
 
-def versions(policy: Policy) -> Mapping[str, str]:
-    """What an episode depends on besides its env: package versions, the policy's name and its settings as JSON."""
-    return _versions(policy.name, settings_json(policy))
+def versions(policy: Policy, manifest: str | None = None) -> Mapping[str, str]:
+    """What an episode depends on besides its env.
+
+    Package versions, the policy's name and its settings as JSON, and the hash of the manifest where there is one.
+    """
+    return _versions(policy.name, settings_json(policy), manifest)
 
 
 def settings_json(policy: Policy) -> str:
@@ -65,7 +68,9 @@ def settings_json(policy: Policy) -> str:
     return json.dumps(plain, sort_keys=True, default=lambda value: f"<{type(value).__qualname__}>")
 
 
-def check_same_run(done: Iterable[Episode], env: gym.Env, policy: Policy, *, where: str, also: str) -> None:
+def check_same_run(
+    done: Iterable[Episode], env: gym.Env, policy: Policy, *, where: str, also: str, manifest: str | None = None
+) -> None:
     """Refuse to continue a journal of something else: its episodes would be reported as this run's.
 
     Args:
@@ -74,18 +79,22 @@ def check_same_run(done: Iterable[Episode], env: gym.Env, policy: Policy, *, whe
         policy: the policy that plays.
         where: the journal, for the message.
         also: another name that this env's episodes may have: those whose env could not be made.
+        manifest: the hash of the manifest that this run plays; None where it draws tasks by seed.
 
     Raises:
-        ConfigError: an episode is of another env, env spec, policy or policy settings; it says how they differ.
+        ConfigError: an episode is of another manifest, env, env spec, policy or policy settings; it says how they
+            differ.
     """
     now = {
+        "manifest": manifest,
         "env": env_id_of(env),
         "env spec": _parsed(spec_json(env)),
         "policy": policy.name,
         "policy settings": json.loads(settings_json(policy)),
     }
-    for env_id, name, settings, spec, began in dict.fromkeys(map(_what, done)):
+    for env_id, name, settings, spec, began, listed in dict.fromkeys(map(_what, done)):
         was = {
+            "manifest": listed,
             "env": now["env"] if env_id == also else env_id,
             "env spec": now["env spec"] if spec is None and not began else _parsed(spec),
             "policy": now["policy"] if name is None else name,
@@ -100,10 +109,11 @@ def check_same_run(done: Iterable[Episode], env: gym.Env, policy: Policy, *, whe
                 )
 
 
-def _what(episode: Episode) -> tuple[str, str | None, str | None, str | None, bool]:
+def _what(episode: Episode) -> tuple[str, str | None, str | None, str | None, bool, str | None]:
     """What is compared of an episode. One whose env could not be made has no spec, and says nothing about it."""
-    known = episode.versions
-    return episode.env_id, known.get("policy"), known.get("policy_settings"), episode.spec, bool(episode.prompt)
+    known, began = episode.versions, bool(episode.prompt)
+    policy, settings, manifest = (known.get(name) for name in ("policy", "policy_settings", "manifest"))
+    return episode.env_id, policy, settings, episode.spec, began, manifest
 
 
 def _differing(was: Any, now: Any) -> tuple[Any, Any]:
@@ -122,8 +132,10 @@ def _parsed(text: str | None) -> Any:
 
 
 @lru_cache
-def _versions(policy: str, settings: str) -> Mapping[str, str]:
+def _versions(policy: str, settings: str, manifest: str | None) -> Mapping[str, str]:
     found = {"policy": policy, "policy_settings": settings, "python": platform.python_version()}
+    if manifest is not None:
+        found["manifest"] = manifest
     for name in ("aworld-gym", "gymnasium", "mcp"):
         try:
             found[name] = version(name)

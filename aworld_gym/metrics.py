@@ -19,6 +19,8 @@ from aworld_gym.types import Episode
 Z_95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal distribution."""
 BOOTSTRAP_SAMPLES = 2000
+METRIC = "pass@1"
+"""The number that stands for a run: :meth:`Metrics.summary`'s ``pass_at_1``."""
 _RESAMPLE_BLOCK = 1 << 20
 
 

@@ -38,6 +38,8 @@ class Item:
     group_id: str | None = None
     options: Mapping[str, Any] | None = None
     """For reset; ``{"task_id": ...}`` picks a task."""
+    manifest: str | None = None
+    """The hash of the manifest that it is of; recorded among the episode's versions."""
 
     @property
     def task_id(self) -> str | None:
@@ -95,7 +97,7 @@ def failed(env_id: str, policy: Policy, item: Item, error: InfraError, *, attemp
         outcome=Outcome.INFRA_FAILURE,
         error=str(error),
         error_kind=error.kind,
-        versions=versions(policy),
+        versions=versions(policy, item.manifest),
     )
 
 
@@ -196,7 +198,7 @@ class _Run:
             sample=self.item.sample,
             steps=tuple(self.steps),
             spec=spec_json(self.env),
-            versions=versions(self.policy),
+            versions=versions(self.policy, self.item.manifest),
             duration_s=seconds,
         )
 

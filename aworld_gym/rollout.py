@@ -27,6 +27,7 @@ from aworld_gym import aio
 from aworld_gym.errors import ConfigError, InfraError, PolicyError, describe
 from aworld_gym.identity import check_same_run
 from aworld_gym.making import check_tool_env, make_tool_env
+from aworld_gym.manifests import Manifest, find
 from aworld_gym.play import Item, failed, play
 from aworld_gym.policies import Policy, PolicyFunction, as_policy
 from aworld_gym.progress import EpisodeProgress
@@ -115,6 +116,7 @@ async def arollout(
     concurrency: int = 16,
     group_size: int = 1,
     items: Sequence[Item] | None = None,
+    manifest: str | os.PathLike[str] | Manifest | None = None,
     retries: int = 1,
     deadline_s: float | None = None,
     journal: str | os.PathLike[str] | Journal | None = None,
@@ -136,23 +138,29 @@ async def arollout(
         concurrency: episodes at once.
         group_size: episodes that share a seed, and so a task.
         items: what to play, instead of ``episodes``, ``seed`` and ``group_size``.
+        manifest: a fixed list of tasks to play, ``group_size`` samples of each, instead of ``episodes`` or ``items``:
+            a name that the env has, a file, or a Manifest (:mod:`aworld_gym.manifests`). The env is made with the
+            arguments that it asks for, and all its tasks are checked before the first is played.
         retries: further tries, each in a fresh env, of an episode that infrastructure spoiled.
         deadline_s: wall-clock seconds for one attempt, the policy's time included; it then ends as ``timeout``.
             Off by default: a clock makes a rollout irreproducible.
         journal: a file to write every record to as it is complete, or an open Journal (which stays open).
         resume: continue the journal: items that have a valid record there are yielded from it and not played;
             others get further attempts. Without it a journal that already has records is refused; with it, one
-            whose records are of another env, env spec, policy or policy settings.
+            whose records are of another manifest, env, env spec, policy or policy settings.
         on_episode: called with each new record, on the loop's thread, before it is yielded; it must not block.
 
     Raises:
-        ConfigError: arguments that cannot work, or a journal of another env or policy.
+        ConfigError: arguments that cannot work, a journal of another env or policy, or a task that is not the one
+            of the manifest.
         PolicyError: the policy raised, or gave what is not an action. Finished episodes were yielded before.
     """
+    env, chosen, manifest = _choose(env, items, episodes, seed, group_size, manifest)
     engine = _Engine(
         env,
         policy,
-        _items(items, episodes, seed, group_size),
+        chosen,
+        manifest=manifest,
         concurrency=concurrency,
         retries=retries,
         deadline_s=deadline_s,
@@ -173,8 +181,9 @@ def _iterate(
 ) -> Generator[tuple[int, Episode], None, None]:
     """The synchronous engine loop: records with the index of their item. An interrupt leaves nothing open."""
     options = dict(options)
-    chosen = [options.pop(name, default) for name, default in _CHOICE.items()]
-    engine = _Engine(env, policy, _items(*chosen), **options)
+    chosen = {name: options.pop(name, default) for name, default in _CHOICE.items()}
+    env, items, manifest = _choose(env, **chosen)
+    engine = _Engine(env, policy, items, manifest=manifest, **options)
     try:
         loop.run(engine.start())
         with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
@@ -186,15 +195,41 @@ def _iterate(
         loop.run(engine.aclose())
 
 
-_CHOICE: dict[str, Any] = {"items": None, "episodes": None, "seed": 0, "group_size": 1}
+_CHOICE: dict[str, Any] = {"items": None, "episodes": None, "seed": 0, "group_size": 1, "manifest": None}
 
 
-def _items(items: Sequence[Item] | None, episodes: int | None, seed: int, group_size: int) -> Sequence[Item]:
-    if items is None:
-        return make_items(DEFAULT_EPISODES if episodes is None else episodes, seed=seed, group_size=group_size)
-    if episodes is not None:
-        raise ConfigError("give either episodes or items, not both")
-    return items
+def _choose(
+    env: EnvLike,
+    items: Sequence[Item] | None,
+    episodes: int | None,
+    seed: int,
+    group_size: int,
+    manifest: str | os.PathLike[str] | Manifest | None,
+) -> tuple[EnvLike, Sequence[Item], Manifest | None]:
+    """The env to play in, what to play, and the manifest that it is of."""
+    given = {"episodes": episodes, "items": items, "manifest": manifest}
+    both = [name for name, value in given.items() if value is not None]
+    if len(both) > 1:
+        why = "; a manifest is played whole" if manifest is not None else ""
+        raise ConfigError(f"give either {' or '.join(both)}, not both{why}")
+    if manifest is not None:
+        if isinstance(env, gym.Env):
+            _maker(env)  # says what to do about one without a spec
+        named = _spec(env) if isinstance(env, str) else env.spec if isinstance(env, gym.Env) else env
+        manifest = find(named, manifest)
+        env = manifest.applied(named) if isinstance(named, EnvSpec) else env
+        return env, manifest.items(group_size=group_size, seed=seed), manifest
+    if items is not None:
+        return env, items, None
+    count = DEFAULT_EPISODES if episodes is None else episodes
+    return env, make_items(count, seed=seed, group_size=group_size), None
+
+
+def _spec(env_id: str) -> EnvSpec:
+    try:
+        return gym.spec(env_id)
+    except gym.error.Error as error:
+        raise ConfigError(f"no env {env_id!r}: {error}") from error
 
 
 class _Engine:
@@ -206,6 +241,7 @@ class _Engine:
         policy: PolicyLike,
         items: Sequence[Item],
         *,
+        manifest: Manifest | None = None,
         concurrency: int = 16,
         retries: int = 1,
         deadline_s: float | None = None,
@@ -221,7 +257,7 @@ class _Engine:
         if resume and journal is None:
             raise ConfigError("resume=True needs the journal to resume from")
         self._env_id, self._make = _maker(env)
-        self._policy, self._items = as_policy(policy), items
+        self._policy, self._items, self._manifest = as_policy(policy), items, manifest
         self._concurrency, self._retries, self._deadline_s = concurrency, retries, deadline_s
         self.total = len(items)
         self._place, self._resume, self._on_episode = journal, resume, on_episode
@@ -244,8 +280,11 @@ class _Engine:
                 self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id)))
         if done.episodes and self._journal is not None:
             self._spare = await self._made()
+            listed = None if self._manifest is None else self._manifest.hash
             where = str(self._journal.path)
-            check_same_run(done.episodes, self._spare, self._policy, where=where, also=self._env_id)
+            check_same_run(done.episodes, self._spare, self._policy, where=where, also=self._env_id, manifest=listed)
+        if self._manifest is not None:
+            await self._check(self._manifest)
         self._task = asyncio.create_task(self._work(), name="aworld-gym-rollout")
 
     async def next(self) -> tuple[int, Episode] | None:
@@ -274,6 +313,13 @@ class _Engine:
         close_policy = getattr(self._policy, "aclose", None)
         if close_policy is not None:
             await close_policy()
+
+    async def _check(self, manifest: Manifest) -> None:
+        """All tasks, before anything is spent on the first. Task by task, so that an interrupt is not kept waiting."""
+        self._spare = self._spare or await self._made()
+        checked = manifest.check(self._spare.get_wrapper_attr("tasks"))
+        while await asyncio.to_thread(next, checked, None) is not None:
+            pass
 
     def _open_journal(self) -> Resume:
         if self._place is None:
