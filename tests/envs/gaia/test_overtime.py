@@ -190,7 +190,9 @@ async def test_documents_made_to_take_long_are_given_up(tmp_path, name, data):
     async with served(tmp_path) as session:
         start = time.process_time()
         text = await session.refused("read_document", path=name)
-        assert time.process_time() - start < 4
+        # Not nearer to SHORT_S: where Python raises it in a destructor or a hook of the garbage collector (hypothesis
+        # has one) it is lost, and raised again a second later.
+        assert time.process_time() - start < 12
     assert "took too long" in text and "run_python" in text
 
 
