@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError, did_you_mean
+from aworld_gym.tasks import TaskSource
 from aworld_gym.types import Limits
 
 SYSTEM_PROMPT = (
@@ -16,8 +18,13 @@ SYSTEM_PROMPT = (
     "words, or a list separated by commas, exactly as the question asks."
 )
 
+DATASET_PROMPT = SYSTEM_PROMPT.replace(
+    " are in your workspace; a local web can be searched.", " are in your workspace."
+)
 LIMITS = Limits(max_turns=40)
 """Twice as many turns as the longest plan of level 3 has calls."""
+DATASET_LIMITS = Limits(max_turns=60, max_tool_calls=200, call_timeout_s=120.0, open_timeout_s=120.0)
+"""Real questions take up to dozens of steps, and long documents and live web pages take their time."""
 MINI_TOOLS = ("list_files", "read_table", "calculate", "submit_answer")
 MINI_LIMITS = Limits(max_turns=5, max_calls_per_turn=4)
 
@@ -35,15 +42,21 @@ class GaiaEnv(ToolEnv):
         level: 1, 2 or 3 as GAIA counts them (:mod:`envs.gaia.levels`); all where None.
         world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None. With ``preset="mini"``:
             ``"seen"`` (new tasks on the training words) or ``"unseen"`` words, see :class:`envs.gaia.mini.MiniTasks`.
+        dataset: the folder of the real GAIA data set (:class:`envs.gaia.dataset.GaiaDataset`); its questions are
+            played instead of the embedded world's, with ``split="validation"`` or ``"test"``. The test split's answers
+            are not public: no reward, and a score of None. The local web is not offered; for a live one see
+            ``toolchain``.
         templates: names of task templates to draw from; all of the split's where None.
         preset: ``"mini"`` is short prompts over small tables with four tools, for small models.
         tools: names of the tools to offer; all where None.
         scorer: ``"strict"`` (typed) or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
+            Strict where None, and official with ``dataset``.
         sandbox: how ``run_python`` is confined: ``"auto"`` (the best this system offers, else the tool refuses) or
             ``"none"`` (not at all; only for code you trust).
         toolchain: an ``mcpServers`` config to use instead of the embedded server.
         system_prompt: the system message; a short instruction by default, none with ``preset="mini"``.
-        limits: as for :class:`~aworld_gym.env.ToolEnv`; by default 40 turns, with ``preset="mini"`` five.
+        limits: as for :class:`~aworld_gym.env.ToolEnv`; by default 40 turns (60 with ``dataset``, five with
+            ``preset="mini"``).
         render_mode: ``"ansi"`` or None.
 
     Raises:
@@ -56,19 +69,18 @@ class GaiaEnv(ToolEnv):
         split: str = "train",
         level: int | None = None,
         world: str | None = None,
+        dataset: str | Path | None = None,
         templates: Sequence[str] | None = None,
         preset: str | None = None,
         tools: Sequence[str] | None = None,
-        scorer: str = "strict",
+        scorer: str | None = None,
         sandbox: str = "auto",
         toolchain: Mapping[str, Any] | str | None = None,
         system_prompt: str | None = None,
         limits: Limits | Mapping[str, Any] | None = None,
         render_mode: str | None = None,
     ):
-        from envs.gaia.mini import MiniTasks
         from envs.gaia.sandbox import MODES
-        from envs.gaia.tasks import GaiaTasks
 
         if preset is not None and preset not in PRESETS:
             raise ConfigError(
@@ -76,22 +88,58 @@ class GaiaEnv(ToolEnv):
             )
         if sandbox not in MODES:
             raise ConfigError(f"sandbox must be one of {MODES}, got {sandbox!r}.{did_you_mean(sandbox, MODES)}")
+        if dataset is not None and (world, templates, preset) != (None, None, None):
+            raise ConfigError("dataset= plays the real questions: leave world, templates and preset out")
         mini = preset == "mini"
         if mini and not (level in (None, 1) and templates is None):
             raise ConfigError("preset='mini' has its own level-1 tasks: leave level and templates out")
         if mini:
             tools, limits = tools or MINI_TOOLS, limits or MINI_LIMITS
-        server = {
+        server: dict[str, Any] = {
             "python": "envs.gaia.server:make_server",
             "kwargs": {"sandbox": sandbox, "compact": mini},
         }
+        if dataset is not None:
+            server["tools"] = _without_local_web()
+        prompt = None if mini else SYSTEM_PROMPT if dataset is None else DATASET_PROMPT
+        default_limits = LIMITS if dataset is None else DATASET_LIMITS
         super().__init__(
             toolchain if toolchain is not None else {"mcpServers": {"gaia": server}},
-            MiniTasks(split, world=world, scorer=scorer)
-            if mini
-            else GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer),
-            limits=limits if limits is not None else LIMITS,
-            system_prompt=system_prompt if system_prompt is not None or mini else SYSTEM_PROMPT,
+            _tasks(dataset, split, level=level, world=world, templates=templates, scorer=scorer, mini=mini),
+            limits=limits if limits is not None else default_limits,
+            system_prompt=system_prompt if system_prompt is not None else prompt,
             tools=tools,
             render_mode=render_mode,
         )
+
+
+def _tasks(
+    dataset: str | Path | None,
+    split: str,
+    *,
+    level: int | None,
+    world: str | None,
+    templates: Sequence[str] | None,
+    scorer: str | None,
+    mini: bool,
+) -> TaskSource:
+    """The tasks that the arguments ask for."""
+    if dataset is not None:
+        from envs.gaia.dataset import GaiaDataset
+
+        return GaiaDataset(dataset, split, level, scorer or "official")
+    if mini:
+        from envs.gaia.mini import MiniTasks
+
+        return MiniTasks(split, world=world, scorer=scorer or "strict")
+    from envs.gaia.tasks import GaiaTasks
+
+    return GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer or "strict")
+
+
+def _without_local_web() -> list[str]:
+    """The embedded server's tools but for those over the generated web, which knows nothing of real questions."""
+    from envs.gaia.levels import TOOL_KINDS
+    from envs.gaia.tools import NAMES
+
+    return [name for name in NAMES if TOOL_KINDS.get(name) != "web"]
