@@ -16,5 +16,6 @@ except PackageNotFoundError:  # a source tree that was not installed
 
 __all__ = ["Episode", "EpisodeContext", "Limits", "Outcome", "Score", "StepRecord", "Task", "ToolResult"]
 
-if "AWorld/Gaia-v0" not in gymnasium.registry:
-    gymnasium.register(id="AWorld/Gaia-v0", entry_point="envs.gaia.env:GaiaEnv")
+for _id, _entry_point in (("AWorld/Gaia-v0", "envs.gaia.env:GaiaEnv"), ("AWorld/Mcp-v0", "envs.mcp.env:McpEnv")):
+    if _id not in gymnasium.registry:
+        gymnasium.register(id=_id, entry_point=_entry_point)

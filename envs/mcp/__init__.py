@@ -1,0 +1,1 @@
+"""``AWorld/Mcp-v0``: anyone's MCP servers as an environment."""
