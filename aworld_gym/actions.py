@@ -22,6 +22,7 @@ INVALID_CALL_NAME = "invalid_call"
 # Each is matched in linear time: samples that repeat a newline or a tag ten thousand times are ordinary.
 _ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 _ANSWER_LINE = re.compile(r"(\W*+)FINAL ANSWER([^\w:]*+):(.*)", re.IGNORECASE | re.DOTALL)
+_FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _KNOWN_KEYS = frozenset({"role", "content", "tool_calls", "sampled", "parse_errors"})
 _PARSE_ERROR_KINDS = {"invalid_json": "call_invalid_json"}
 
@@ -95,15 +96,32 @@ def read_calls(action: Message, turn: int, most_errors: int = 16) -> list[Call]:
 def final_answer(action: Message) -> str | None:
     """The answer in a message's own text.
 
-    The last ``<answer>...</answer>``, else the last ``FINAL ANSWER:`` line; None where there is neither. Tool
-    output is never looked at, so a tool that echoes a tag cannot score.
+    The last ``<answer>...</answer>``, else the last ``FINAL ANSWER:`` line; None where there is neither. What is
+    thought (``<think>``, whether or not it is closed) or stands in a fenced code block is no answer. Tool output is
+    never looked at, so a tool that echoes a tag cannot score.
     """
     content = action.get("content")
     if isinstance(content, list | tuple):
         content = "\n".join(str(part.get("text", "")) for part in content if part.get("type") == "text")
-    text = content or ""
+    text = _said(content or "")
     answer = _last_tagged(text)
     return _last_line(text) if answer is None else answer
+
+
+def _said(text: str) -> str:
+    """The text without reasoning and without fenced code blocks (CommonMark's; one that is not closed has no end)."""
+    text = text.rpartition("</think>")[2].partition("<think>")[0]
+    out, fence = [], ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence:
+            if found and found[1].startswith(fence) and not line[found.end() :].strip():
+                fence = ""
+        elif found:
+            fence = found[1]
+        else:
+            out.append(line)
+    return "\n".join(out)
 
 
 def canonical_json(value: Any) -> str:
