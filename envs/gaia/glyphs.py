@@ -15,6 +15,12 @@ import numpy as np
 
 WIDTH, HEIGHT = 6, 11
 """Pixels of a character."""
+LETTER_PX = 2
+"""Pixels of a picture, across and down, for one of the font."""
+LINE_GAP, MARGIN = 4, 8
+"""Between lines of lettering, and around them, in pixels of the font."""
+LABEL_GAP_PX = 20
+"""Between a chart's base line and its labels, and below them, in pixels of the picture."""
 CHARACTERS = "".join(map(chr, range(32, 127)))
 """Printable ASCII."""
 

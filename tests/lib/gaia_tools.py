@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import socket
 import subprocess
@@ -103,10 +102,6 @@ def openai_schemas(tools: dict[str, dict]) -> list[dict]:
         }
         for t in tools.values()
     ]
-
-
-def schema_text(tools: dict[str, dict]) -> str:
-    return json.dumps(openai_schemas(tools), ensure_ascii=False)
 
 
 def everything_below(folder: Path) -> dict[str, bytes]:

@@ -39,8 +39,7 @@ def saved(save: Callable[[io.BytesIO], object]) -> bytes:
 
 
 def drop_parts(holder: Any, *kinds: str) -> None:
-    """Leave parts out of an open Office file: those that ``holder`` (a part, or the package) has relations to whose
-    type ends with one of ``kinds``."""
+    """Leave parts out of an open Office file: the relations of ``holder`` whose type ends with one of ``kinds``."""
     found = {kind: key for key, relation in holder.rels.items() for kind in kinds if relation.reltype.endswith(kind)}
     for kind in kinds:
         del holder.rels[found[kind]]

@@ -16,10 +16,6 @@ BAR_PX = 30
 """Width of a chart's bar, in pixels."""
 BAR_GAP_PX = 20
 """Between two bars, and around all of them; with labels, at least."""
-LETTER_PX = 2
-"""Pixels of the picture, across and down, for one of the font."""
-LINE_GAP, MARGIN = 4, 8
-"""Between lines of lettering, and around them, in pixels of the font."""
 MODULE_PX, QUIET_MODULES = 6, 4
 """Of a QR code: pixels of a module, and modules of the white border (ISO/IEC 18004 asks for four)."""
 
@@ -32,29 +28,29 @@ def grid(content: Grid) -> bytes:
 
 def bars(content: Bars) -> bytes:
     """Bars on a common base line, with labels below where there are any."""
-    room = max(map(len, content.labels), default=0) * glyphs.WIDTH * LETTER_PX
+    room = max(map(len, content.labels), default=0) * glyphs.WIDTH * glyphs.LETTER_PX
     pitch = max(BAR_PX, room) + BAR_GAP_PX
     floor = BAR_GAP_PX + max(height for _, height in content.bars)
-    below = BAR_GAP_PX + (glyphs.HEIGHT * LETTER_PX + BAR_GAP_PX if content.labels else 0)
+    below = 2 * glyphs.LABEL_GAP_PX + glyphs.HEIGHT * glyphs.LETTER_PX if content.labels else BAR_GAP_PX
     pixels = np.full((floor + below, BAR_GAP_PX + pitch * len(content.bars), 3), 255, np.uint8)
     for i, (colour, height) in enumerate(content.bars):
         left = BAR_GAP_PX + i * pitch
         pixels[floor - height : floor, left : left + BAR_PX] = COLOURS[colour]
         if content.labels:
-            ink = _scaled(glyphs.written(content.labels[i]), LETTER_PX)
-            pixels[floor + BAR_GAP_PX :, left:][: ink.shape[0], : ink.shape[1]][ink] = 0
+            ink = _scaled(glyphs.written(content.labels[i]), glyphs.LETTER_PX)
+            pixels[floor + glyphs.LABEL_GAP_PX :, left:][: ink.shape[0], : ink.shape[1]][ink] = 0
     return _png(pixels)
 
 
 def lettering(content: Lettering) -> bytes:
-    """Lines of text, black on white, :data:`LETTER_PX` pixels for one of the font."""
-    pitch = glyphs.HEIGHT + LINE_GAP
+    """Lines of text, black on white, :data:`~envs.gaia.glyphs.LETTER_PX` pixels for one of the font."""
+    pitch = glyphs.HEIGHT + glyphs.LINE_GAP
     width = glyphs.WIDTH * max(map(len, content.lines))
-    ink = np.zeros((pitch * len(content.lines) - LINE_GAP, width), bool)
+    ink = np.zeros((pitch * len(content.lines) - glyphs.LINE_GAP, width), bool)
     for i, line in enumerate(content.lines):
         shape = glyphs.written(line)
         ink[i * pitch : i * pitch + glyphs.HEIGHT, : shape.shape[1]] = shape
-    return _black(_scaled(np.pad(ink, MARGIN), LETTER_PX))
+    return _black(_scaled(np.pad(ink, glyphs.MARGIN), glyphs.LETTER_PX))
 
 
 def qr(content: Qr) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envs.gaia.tools import archives, calculator, documents, files, images, python, search, tables
+from envs.gaia.tools import archives, audio, calculator, databases, documents, files, images, python, search, tables
 from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault
 from envs.gaia.tools.workspace import Workspace
 
@@ -13,8 +13,11 @@ NAMES = (
     "list_files",
     "read_document",
     "read_table",
+    "query_sqlite",
     "view_image",
     "describe_image",
+    "read_qr",
+    "decode_audio",
     "unpack_archive",
     "run_python",
     "calculate",
@@ -25,6 +28,6 @@ NAMES = (
 
 def build(context: ToolContext) -> dict[str, ToolDef]:
     """All tools over one context, by name, in the order of :data:`NAMES`."""
-    modules = (search, files, documents, tables, images, archives, python, calculator)
+    modules = (search, files, documents, tables, databases, images, audio, archives, python, calculator)
     found = {tool.name: tool for module in modules for tool in module.tools(context)}
     return {name: found[name] for name in NAMES}

@@ -1,4 +1,4 @@
-"""``unpack_archive``: zip, tar and gzip into the workspace, within bounds, never outside it."""
+"""``unpack_archive``: zip, tar, gzip and what is attached to mails, into the workspace and never outside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from envs.gaia.tools import ooxml
+from envs.gaia.tools import mail, ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, lines, quoted
 
 MAX_MEMBERS = 500
@@ -27,13 +27,13 @@ MAX_ENTRIES = 5000
 """Entries of a tar file, directories included."""
 MAX_LISTED = 100
 
-_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".gz")
+_ENDINGS = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".gz", ".eml")
 
 
 def tools(context: ToolContext) -> list[ToolDef]:
     """The unpacker."""
 
-    def unpack_archive(path: Annotated[str, Field(description="A zip, tar, tar.gz or gz file.")]) -> str:
+    def unpack_archive(path: Annotated[str, Field(description="A zip, tar, tar.gz or gz file, or an eml.")]) -> str:
         workspace = context.workspace
         target = _target(path)
         if workspace.exists(target):
@@ -51,9 +51,12 @@ def tools(context: ToolContext) -> list[ToolDef]:
         except BaseException:
             workspace.remove(target)  # all or nothing
             raise
-        return lines(names, MAX_LISTED, noun="files") or f"{quoted(path)} is empty"
+        nothing = "has no attachments" if path.lower().endswith(".eml") else "is empty"
+        return lines(names, MAX_LISTED, noun="files") or f"{quoted(path)} {nothing}"
 
-    description = "Unpack an archive into a directory named after it; lists the extracted files."
+    description = (
+        "Unpack an archive, or the attachments of a mail, into a directory named after it; lists the extracted files."
+    )
     return [ToolDef(unpack_archive, description, read_only=False, idempotent=False)]
 
 
@@ -76,6 +79,8 @@ def _members(file: BinaryIO, path: str) -> Iterator[Iterator[tuple[str, BinaryIO
         if ending.endswith(".zip"):
             with ooxml.container(file, path) as archive:
                 yield _zip_members(archive, path)
+        elif ending.endswith(".eml"):
+            yield ((_inner(one.name, path), io.BytesIO(one.data)) for one in mail.attachments(file, path))
         elif ending.endswith(".gz") and not ending.endswith(".tar.gz"):
             with gzip.open(file) as stream:
                 yield iter([("", stream)])  # type: ignore[list-item]

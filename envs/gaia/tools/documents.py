@@ -1,4 +1,4 @@
-"""``read_document``: the text of txt, md, html, docx, pptx, pdf, json, xml and program files, a page at a time."""
+"""``read_document``: the text of txt, md, html, docx, pptx, pdf, eml, json, xml and program files, a page at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from envs.gaia.tools import ooxml
+from envs.gaia.tools import mail, ooxml
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, page_of, quoted
 from envs.gaia.tools.markup import docx_text, html_text, pptx_text
 from envs.gaia.tools.tables import decode
@@ -31,6 +31,11 @@ _OTHER_TOOLS = {
     "jpg": "view_image or describe_image",
     "jpeg": "view_image or describe_image",
     "gif": "view_image or describe_image",
+    "bmp": "view_image or describe_image",
+    "webp": "view_image or describe_image",
+    "sqlite": "query_sqlite",
+    "db": "query_sqlite",
+    "wav": "decode_audio",
     "zip": "unpack_archive",
     "tar": "unpack_archive",
     "gz": "unpack_archive",
@@ -41,13 +46,17 @@ def tools(context: ToolContext) -> list[ToolDef]:
     """The document reader."""
 
     def read_document(
-        path: Annotated[str, Field(description="txt, md, html, docx, pptx, pdf, json, xml, py or other text.")],
+        path: Annotated[str, Field(description="txt, md, html, docx, pptx, pdf, eml, json, xml, py or other text.")],
         page: Annotated[int, Field(ge=1)] = 1,
     ) -> str:
         with context.workspace.open(path) as file:
             return page_of(text_of(file, path), page)
 
-    return [ToolDef(read_document, "Read the text of a document, one page of about 4,000 characters at a time.")]
+    description = (
+        "Read the text of a document, one page of about 4,000 characters at a time. Slides come with their notes, "
+        "mails with the names of their attachments."
+    )
+    return [ToolDef(read_document, description, terse="Read a document.")]
 
 
 def text_of(file: BinaryIO, path: str) -> str:
@@ -152,4 +161,5 @@ _READERS: dict[str, Callable[[BinaryIO, str], str]] = {
     "docx": _docx,
     "pptx": _pptx,
     "pdf": _pdf,
+    "eml": mail.mail_text,
 }

@@ -1,4 +1,4 @@
-"""``view_image`` and ``describe_image``: an image for models that see, pixel facts for those that do not."""
+"""``view_image``, ``describe_image`` and ``read_qr``: an image for models that see, facts for those that do not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault, quoted
+from envs.gaia.tools.base import ImageBlock, Reply, ToolContext, ToolDef, ToolFault, clip, quoted
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -17,11 +17,15 @@ MAX_PIXELS = 12_500_000
 """Pixels of an image: those of a camera's photograph, which take some 300 MB to count."""
 MAX_SIDE = 1024
 """Pixels of the longer side of an image that is shown; larger ones are scaled down."""
+MAX_QR_SIDE = 2000
+"""Pixels of the longer side of an image that is searched for QR codes; larger ones are scaled down."""
+MAX_QR_CODES, MAX_QR_TEXT = 20, 4300
+"""Codes that are read, and characters of each; the largest code has 4,296."""
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 
 
 def tools(context: ToolContext) -> list[ToolDef]:
-    """The two image tools."""
+    """The image tools."""
 
     def view_image(path: Annotated[str, Field(description="png, jpg, gif, bmp or webp.")]) -> Reply:
         with context.workspace.open(path) as file:
@@ -40,13 +44,38 @@ def tools(context: ToolContext) -> list[ToolDef]:
         with context.workspace.open(path) as file:
             return describe(load(file, path))
 
+    def read_qr(path: str) -> str:
+        with context.workspace.open(path) as file:
+            return codes_of(load(file, path), path)
+
     return [
         ToolDef(view_image, "Look at an image."),
         ToolDef(
             describe_image,
-            "Pixel facts of an image as text: size, colours with counts, cells of a colour grid, heights of bars.",
+            "Pixel facts of an image as text: size, colours with counts, cells of a colour grid, heights and labels "
+            "of bars, plain lettering.",
         ),
+        ToolDef(read_qr, "Read the text of the QR codes in an image."),
     ]
+
+
+def codes_of(image: Image, path: str) -> str:
+    """The text of the QR code in an RGB image; of several, each on a line of its own after its number.
+
+    Raises:
+        ToolFault: there is none that can be read.
+    """
+    import zxingcpp
+
+    size = f"{image.width}x{image.height}"
+    if max(image.size) > MAX_QR_SIDE:
+        image = image.copy()
+        image.thumbnail((MAX_QR_SIDE, MAX_QR_SIDE))
+    found = zxingcpp.read_barcodes(image.convert("L"), formats=zxingcpp.BarcodeFormat.QRCode)
+    texts = [clip(one.text, MAX_QR_TEXT) for one in found if one.valid][:MAX_QR_CODES]
+    if not texts:
+        raise ToolFault(f"no QR code can be read in {quoted(path)} ({size} px)")
+    return texts[0] if len(texts) == 1 else "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
 
 
 def load(file: BinaryIO, path: str) -> Image:

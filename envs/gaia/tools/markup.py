@@ -127,7 +127,7 @@ def pptx_text(archive: zipfile.ZipFile, path: str) -> str:
         out.append("\n".join([f"[slide {number}]", *_drawing_lines(ooxml.parse(archive, name, path))]))
         for target in dict.fromkeys(_relations(archive, name, path).values()):
             if "/notesSlides/" in target:
-                notes = [line for line in _drawing_lines(ooxml.parse(archive, target, path)) if line != str(number)]
+                notes = _drawing_lines(ooxml.parse(archive, target, path))
                 out.append("\n".join([f"[notes of slide {number}]", *notes]))
     return "\n\n".join(out)
 
@@ -136,10 +136,13 @@ def _drawing_lines(element: Element) -> list[str]:
     out: list[str] = []
     for child in element:
         if child.tag == f"{_A}p":
+            numbers = {
+                t for field in child.iter(f"{_A}fld") if field.get("type") == "slidenum" for t in field.iter(f"{_A}t")
+            }
             line = "".join(
                 "\n" if node.tag == f"{_A}br" else node.text or ""
                 for node in child.iter()
-                if node.tag in (f"{_A}t", f"{_A}br")
+                if node.tag in (f"{_A}t", f"{_A}br") and node not in numbers
             )
             if line.strip():
                 out.append(line)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from PIL.Image import Image
 
+from envs.gaia.tools import lettering
+
 MAX_COLOURS = 8
 """Colours that are listed."""
 MAX_CELLS = 4096
@@ -93,11 +95,13 @@ def describe(image: Image) -> str:
     out = [f"size: {image.width} x {image.height} px", f"colours, in pixels: {listed}{more}"]
     if len(values) > _DRAWN:
         return "\n".join([*out, "many colours: probably a photograph; no shapes are measured"])
-    if bars := find_bars(codes):
-        out.append(f"bars, left to right ({len(bars)}):")
-        out += [
-            f"{i}. {name[bar.colour]}: height {bar.height} px, width {bar.width} px" for i, bar in enumerate(bars, 1)
-        ]
+    if lines := lettering.find_lettering(codes):
+        out += [f"lettering, line by line ({len(lines)}):", *lines]
+    elif (found := labelled_bars(codes)) or (found := [(bar, "") for bar in find_bars(codes)]):
+        out.append(f"bars, left to right ({len(found)}):")
+        for i, (bar, label) in enumerate(found, 1):
+            under = f", labelled {label}" if label else ""
+            out.append(f"{i}. {name[bar.colour]}: height {bar.height} px, width {bar.width} px{under}")
     elif grid := find_grid(codes):
         out += _grid_lines(grid, name)
     else:
@@ -128,6 +132,16 @@ def find_bars(codes: Codes) -> list[Bar]:
         bars.append(Bar(int(block[0, 0]), left, right - left, bottom - top + 1))
         bottoms.add(bottom)
     return bars if 2 <= len(bars) <= MAX_BARS and len(bottoms) == 1 else []
+
+
+def labelled_bars(codes: Codes) -> list[tuple[Bar, str]]:
+    """The bars of a chart that has lettering below them, with their labels; empty where the picture is none."""
+    parts = lettering.label_strip(codes)
+    bars = find_bars(parts[0]) if parts else []
+    if parts is None or not bars:
+        return []
+    labels = lettering.labels_below(parts[1], [bar.left for bar in bars])
+    return list(zip(bars, labels, strict=True)) if labels else []
 
 
 def find_grid(codes: Codes) -> Grid | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
 
-from envs.gaia.tools import ooxml
+from envs.gaia.tools import ooxml, worksheets
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, nearest, quoted
 
 MAX_ROWS = 200
@@ -42,6 +42,8 @@ class Sheet:
     others: tuple[str, ...] = ()
     """Names of the other sheets of the workbook, with a note on hidden ones."""
     notes: tuple[str, ...] = ()
+    hidden: bool = False
+    """The sheet itself is."""
 
 
 def tools(context: ToolContext) -> list[ToolDef]:
@@ -57,7 +59,7 @@ def tools(context: ToolContext) -> list[ToolDef]:
             table = load(file, path, sheet)
         return compact(table.rows) if context.compact else show(table, start, rows)
 
-    description = "Read rows of a table as CSV text, the header first."
+    description = "Read rows of a table as CSV text, the header first. Hidden rows, columns and sheets are marked."
     return [ToolDef(read_table, description, terse="Read a table.")]
 
 
@@ -96,7 +98,8 @@ def show(table: Sheet, start: int, rows: int) -> str:
         out.append(text)
         shown += 1
     if table.others:
-        out.insert(0, f"[sheet {quoted(table.name)}; other sheets: {_listed(table.others)}]")
+        hidden = " (hidden)" if table.hidden else ""
+        out.insert(0, f"[sheet {quoted(table.name)}{hidden}; other sheets: {_listed(table.others)}]")
     out += [f"[{note}]" for note in table.notes]
     left = len(data) - start - shown
     if start or left:
@@ -159,7 +162,7 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
 
     with ooxml.container(file, path) as archive:
         ooxml.refuse_entities(archive, path)
-        formulas = False
+        formulas, marked = False, set()
         for info in archive.infolist():
             if not info.filename.startswith("xl/worksheets/"):
                 if info.file_size > ooxml.MAX_PART:
@@ -170,6 +173,8 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
             if data.count(b"<row") > MAX_CELLS or data.count(b"<c") > MAX_CELLS or info.file_size > MAX_SHEET:
                 raise _too_large(path)
             formulas |= b"<f" in data
+            if b"hidden" in data or b"mergeCell" in data:
+                marked.add(info.filename)
     try:
         book = openpyxl.load_workbook(file, data_only=True, read_only=True)
         names = list(book.sheetnames)
@@ -181,15 +186,18 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
             written = _cells(openpyxl.load_workbook(file, read_only=True)[chosen], path)
             values = [_uncomputed(a, b) for a, b in zip(values, written, strict=True)]
         hidden = {name for name in names if book[name].sheet_state != "visible"}
+        part = worksheets.part_of(book[chosen])
+        marks = worksheets.marks(file, part, path) if part in marked else worksheets.Marks()
     except ToolFault:
         raise
     except Exception as error:  # openpyxl raises nearly anything for a broken file
         raise ToolFault(
             f"{quoted(path)} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 80)}"
         ) from None
-    rows = _rectangle([tuple(map(_cell, row)) for row in values])
+    rows = _rectangle([tuple(map(_cell, row)) for row in marks.filled(values, path)])
+    rows, notes = marks.shown(rows)
     others = tuple(f"{quoted(name)} (hidden)" if name in hidden else quoted(name) for name in names if name != chosen)
-    return Sheet(rows, chosen, others)
+    return Sheet(rows, chosen, others, notes, chosen in hidden)
 
 
 def _choose(names: list[str], sheet: str | None, path: str) -> str:

@@ -6,18 +6,17 @@ import threading
 import time
 
 import pytest
-from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, schema_text, served
+from chat_tokenizers import build, missing
+from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, openai_schemas, served
 
 from aworld_gym.errors import ConfigError
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.types import EpisodeContext, Limits
 from envs.gaia import tools as gaia_tools
+from envs.gaia.render import Database, Sheet, render
 from envs.gaia.server import make_server
 
-READERS = {"search", "open_page", "find_in_page", "list_files", "read_document", "read_table", "view_image"} | {
-    "describe_image",
-    "calculate",
-}
+READERS = set(gaia_tools.NAMES) - {"unpack_archive", "run_python", "submit_answer"}
 
 
 async def test_lists_every_tool_described_and_annotated(tmp_path):
@@ -29,21 +28,29 @@ async def test_lists_every_tool_described_and_annotated(tmp_path):
         assert hints["readOnlyHint"] is (name in READERS)
         assert hints["idempotentHint"] is (name in READERS)
         assert hints["openWorldHint"] is False
-        assert 10 < len(tool["description"]) < 200
+        assert 10 < len(tool["description"]) < 240
         assert "outputSchema" not in tool
         schema = tool["inputSchema"]
         assert schema["additionalProperties"] is False and "title" not in schema
         assert not any("title" in inner or name.startswith("_") for name, inner in schema["properties"].items())
 
 
-async def test_schemas_cost_few_tokens(tmp_path):
+@pytest.mark.skipif(bool(missing("real_qwen3")), reason=missing("real_qwen3"))
+async def test_schemas_cost_at_most_3000_tokens_of_qwen(tmp_path):
+    """As Qwen3's template writes them into the prompt, in its own vocabulary."""
+    tokenizer = build("real_qwen3")
+    said = [{"role": "user", "content": "Hello"}]
+
+    def cost(tools):
+        prompt = tokenizer.apply_chat_template(said, tools=tools, tokenize=False)
+        return len(tokenizer.encode(prompt, add_special_tokens=False))
+
     async with served(tmp_path) as session:
-        full = schema_text(await session.tools())
+        full = openai_schemas(await session.tools())
     async with served(tmp_path, compact=True) as session:
-        compact = schema_text(await session.tools())
-    # Qwen's vocabulary takes 3.6 characters of these a token (1,222 tokens in all); the bound leaves some room.
-    assert len(full) / 3 < 1800
-    assert len(compact) < len(full)
+        compact = openai_schemas(await session.tools())
+    assert 1000 < cost(full) - cost(None) <= 3000
+    assert cost(compact) < cost(full)
 
 
 async def test_tools_are_chosen_by_name(tmp_path):
@@ -126,11 +133,15 @@ LONG = "x" * 3000
 BAD_CALLS = [
     *(
         (tool, {"path": LONG + end})
-        for tool in ("read_document", "read_table", "view_image")
+        for tool in ("read_document", "read_table", "view_image", "query_sqlite", "decode_audio", "read_qr")
         for end in ("", ".csv", ".png")
     ),
     ("describe_image", {"path": LONG}),
     ("read_document", {"path": "a.csv", "page": int("9" * 3000)}),
+    ("query_sqlite", {"path": "a.sqlite", "sql": "SELECT " + LONG}),
+    ("query_sqlite", {"path": "a.sqlite", "sql": "SELECT 1", "start": int("9" * 3000)}),
+    ("query_sqlite", {"path": "a.sqlite", "sql": LONG * 10}),
+    ("decode_audio", {"path": "a.csv", "page": int("9" * 3000)}),
     ("unpack_archive", {"path": LONG}),
     ("unpack_archive", {"path": LONG + ".zip"}),
     ("unpack_archive", {"path": "../" + LONG}),
@@ -152,6 +163,7 @@ async def test_errors_give_little_back_and_do_not_say_error_twice(tmp_path, tool
     from envs.gaia.splits import world_seeds
 
     (tmp_path / "a.csv").write_text("k,v\nx,1\n")
+    (tmp_path / "a.sqlite").write_bytes(render("a.sqlite", Database((("t", Sheet(("k",), (("x",),))),))))
     public = {"corpus": {"world": "synthetic", "seed": world_seeds("train")[0]}}
     async with served(tmp_path, public=public, sandbox="none") as session:
         text = await session.refused(tool, **arguments)

@@ -140,7 +140,13 @@ def test_formulas_merged_and_hidden_cells():
     out = io.BytesIO()
     book.save(out)
     found = load(io.BytesIO(out.getvalue()), "x.xlsx")
-    assert found.rows == [("a", "b"), ("1", "2"), ("", "4"), ("", ""), ("total", "=SUM(B2:B3)")]
+    assert found.rows == [
+        ("a", "b", "(row)"),
+        ("1", "2", ""),
+        ("1", "4", "hidden"),
+        ("", "", ""),
+        ("total", "=SUM(B2:B3)", ""),
+    ]
     assert found.others == ("'Secret' (hidden)",)
 
 
