@@ -16,11 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from aworld_gym import __version__
-from aworld_gym.cli_output import FAILED, reporting
+from aworld_gym.cli_output import FAILED, claim_descriptors, reporting
 from aworld_gym.cli_support import (
     EnvChoice,
     adapter,
     choose_env,
+    choose_manifest,
     env_tools,
     key_values,
     load_settings,
@@ -61,6 +62,7 @@ def start(
     ] = False,
 ) -> None:
     """Before every command."""
+    claim_descriptors()
     see_current_folder()
 
 
@@ -92,7 +94,15 @@ def evaluate(
         str,
         typer.Option(help="oracle, random, openai, or package.module:name of a factory or a function of yours."),
     ] = "oracle",
-    episodes: Annotated[int, typer.Option(help="How many.")] = 50,
+    episodes: Annotated[int | None, typer.Option(help="How many; 50, or what --manifest has.")] = None,
+    manifest: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Play exactly the tasks of a manifest, --group-size times each: one that the env has (for GAIA "
+            "validation or test), or a file.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     concurrency: Annotated[int, typer.Option(help="Episodes at once.")] = 16,
     group_size: Annotated[int, typer.Option(help="Episodes that share a seed, and so a task.")] = 1,
@@ -116,15 +126,17 @@ def evaluate(
     """
     with reporting(as_json) as out:
         from aworld_gym import policies
-        from aworld_gym.metrics import Metrics
-        from aworld_gym.rollout import iterate
+        from aworld_gym.metrics import METRIC, Metrics
+        from aworld_gym.rollout import DEFAULT_EPISODES, iterate
 
         if resume and output is None:
             raise ConfigError("--resume needs --output, the folder of the run to continue")
-        choice = choose_env(env, env_kwargs, k)
+        choice, listed = choose_manifest(choose_env(env, env_kwargs, k), manifest)
         options = key_values(policy_args)
         named = {"base_url": llm_base_url, "api_key": llm_api_key, "model": llm_model_name}
         options |= {name: value for name, value in named.items() if value is not None}
+        if listed is not None:
+            out.note(f"checking the {len(listed.tasks)} tasks of manifest {listed.name} ({listed.hash})")
         metrics, began = Metrics(), time.monotonic()
         played = iterate(
             choice.spec,
@@ -134,6 +146,7 @@ def evaluate(
             seed=seed,
             concurrency=concurrency,
             group_size=group_size,
+            manifest=listed,
             retries=retries,
             deadline_s=deadline,
             journal=output / "episodes.jsonl" if output else None,
@@ -141,17 +154,22 @@ def evaluate(
         )
         for episode in played:
             metrics.add(episode)
+        seeds = len(listed.tasks) if listed else (DEFAULT_EPISODES if episodes is None else episodes) // group_size
         result = {
             **_setting(choice, policy, options),
+            "metric": METRIC,
+            "manifest": None if listed is None else listed.describe(),
             **metrics.summary(),
-            "seeds": list(range(seed, seed + episodes // group_size)),
+            "seeds": list(range(seed, seed + seeds)),
             "group_size": group_size,
             "wall_s": round(time.monotonic() - began, 3),
             "episodes_path": str(output / "episodes.jsonl") if output else None,
         }
-        if output:
-            out.write(output / "summary.json", result)
-        out.result(result, show=out.summary)
+        try:
+            if output:
+                out.write(output / "summary.json", result)
+        finally:
+            out.result(result, show=out.summary)
         if not result["valid"]:
             raise typer.Exit(FAILED)
 
@@ -184,7 +202,7 @@ def train(
         result = adapter(trainer).train(choice.spec, **chosen, **more)
         # Not asdict: it rebuilds what the result holds, and a Counter does not survive that.
         fields = {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
-        out.result({"trainer": trainer, **fields}, show=out.fields)
+        out.result({"trainer": trainer, **fields}, show=out.training)
 
 
 @app.command()

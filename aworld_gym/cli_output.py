@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,10 +18,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from aworld_gym.errors import AWorldGymError, InfraError, PolicyError
+from aworld_gym.errors import AWorldGymError, InfraError, OutputError, PolicyError, why
+from aworld_gym.progress import stderr_console
 
 FAILED, UNUSABLE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """Exit statuses beside 0."""
+SHOWN_METRICS = (
+    "reward",
+    "env/score",
+    "env/return",
+    "env/turns",
+    "loss",
+    "eval_reward",
+    "eval_env/score",
+    "eval_loss",
+    "train_runtime",
+)
+"""Of what a trainer logs, what is shown to people, where it has it."""
 
 
 @contextmanager
@@ -31,32 +45,59 @@ def reporting(as_json: bool) -> Iterator[Output]:
     nor a child process can write between the braces.
     """
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_Lines()])
+    if sys.stdout is None:
+        _say_error("stdout is closed, and results go there; send it somewhere, such as > /dev/null")
+        raise typer.Exit(UNUSABLE)
     before = signal.signal(signal.SIGTERM, _terminate)
-    with _stdout(as_json) as file:
-        out = Output(file, as_json)
-        try:
+    try:
+        with _stdout(as_json) as file, _failures(Output(file, as_json)) as out:
             yield out
-        except AWorldGymError as error:
-            # MissingDependencyError and ConfigError ask for another command; these two do not.
-            failed = isinstance(error, InfraError | PolicyError)
-            out.error(error)
-            raise typer.Exit(FAILED if failed else UNUSABLE) from error
-        except gym.error.Error as error:
-            out.error(error)
-            raise typer.Exit(UNUSABLE) from error
-        except KeyboardInterrupt as error:
-            out.error(error, "interrupted; finished episodes are kept")
-            raise typer.Exit(INTERRUPTED) from error
-        except _Terminated as error:
-            out.error(error, "terminated; finished episodes are kept")
-            raise typer.Exit(TERMINATED) from error
-        except typer.Exit:
-            raise
-        except Exception as error:  # a bug: the traceback is wanted, and one object is still promised
-            out.error(error)
-            raise
-        finally:
-            signal.signal(signal.SIGTERM, before)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _failures(out: Output) -> Iterator[Output]:
+    try:
+        yield out
+        out.flush()
+    except AWorldGymError as error:
+        # MissingDependencyError and ConfigError ask for another command; these do not.
+        failed = isinstance(error, InfraError | PolicyError | OutputError)
+        out.error(error)
+        raise typer.Exit(FAILED if failed else UNUSABLE) from error
+    except gym.error.Error as error:
+        out.error(error)
+        raise typer.Exit(UNUSABLE) from error
+    except KeyboardInterrupt as error:
+        out.error(error, "interrupted; finished episodes are kept")
+        raise typer.Exit(INTERRUPTED) from error
+    except _Terminated as error:
+        out.error(error, "terminated; finished episodes are kept")
+        raise typer.Exit(TERMINATED) from error
+    except typer.Exit:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
+            # What an env or a policy prints, for example, where stdout is closed.
+            out.error(error, f"cannot write: {error}; finished episodes are kept")
+            raise typer.Exit(FAILED) from error
+        out.error(error)  # a bug: the traceback is wanted, and one object is still promised
+        raise
+    finally:
+        out.discard_unprinted()
+
+
+def claim_descriptors() -> None:
+    """Put the null device where a standard stream is closed, lest a file that is opened later takes its number.
+
+    What the process, or a child of it, prints would then go into that file: into the journal, say.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
 class Output:
@@ -64,30 +105,48 @@ class Output:
 
     def __init__(self, file: IO[str], as_json: bool):
         self._file, self._as_json = file, as_json
-        self._console = Console(file=file)
-        self._printed = False
+        self._console = _Plain(file=file)
+        self._printed = self._broken = False
 
     def result(self, value: Mapping[str, Any], *, show: Callable[[Mapping[str, Any]], None]) -> None:
-        """Print the command's one result: as JSON, or for people by ``show``."""
+        """Print the command's one result: as JSON, or for people by ``show``.
+
+        Raises:
+            OutputError: stdout was closed by its reader, or is a file on a full disk.
+        """
         if self._as_json:
-            self._print(value)
+            self._print(json.dumps(value, default=str) + "\n")
         else:
-            show(value)
+            with self._writing():
+                show(value)
 
     def error(self, error: BaseException, text: str | None = None) -> None:
         """Say on stderr what went wrong; with ``--json`` also as the one object, unless the result is out."""
         lines = [text or str(error) or type(error).__name__, *getattr(error, "__notes__", ())]
-        _stderr(f"error: {' '.join(lines)}", style="bold red")
-        if self._as_json and not self._printed:
-            self._print({"error": {"type": type(error).__name__, "message": " ".join(lines)}})
+        _say_error(" ".join(lines))
+        if self._as_json and not (self._printed or self._broken):
+            value = {"error": {"type": type(error).__name__, "message": " ".join(lines)}}
+            with suppress(OutputError):  # the error was said on stderr, and the exit status tells
+                self._print(json.dumps(value) + "\n")
 
     def note(self, text: str) -> None:
         """Say on stderr what is going on."""
         _stderr(text)
 
     def write(self, path: Path, value: Mapping[str, Any]) -> None:
-        """Write a result beside the episodes, readable."""
-        path.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+        """Write a result beside the episodes, readable; an old one is replaced whole, never half.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        partial = path.with_name(path.name + ".partial")
+        try:
+            partial.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+            partial.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink()
+            raise OutputError(f"cannot write {path}: {why(error)}; the episodes beside it are kept") from error
 
     def tools(self, value: Mapping[str, Any]) -> None:
         """Tools for people: name, arguments, first lines of the description."""
@@ -103,14 +162,17 @@ class Output:
     def summary(self, value: Mapping[str, Any]) -> None:
         """An evaluation for people."""
         table = Table(title=f"{value['policy']} on {value['env_id']}", show_header=False)
-        interval = value["success_ci95"]
-        success = _number(value["success_rate"])
-        if interval is not None:
-            success += f"  (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
+        seeds, listed, k = value["seeds"], value["manifest"], value["k"]
         rows = {
+            value["metric"]: _score(value, "pass_at_1"),
+            **({f"pass@{k}": _score(value, "pass_at_k")} if value["pass_at_k"] is not None else {}),
+            **({f"avg@{k}": _score(value, "avg_at_k")} if k is not None and k > 1 else {}),
+            "scorer": value["scorer"] or "the env's own",
+            **({"split": str(value["split"])} if value["split"] is not None else {}),
+            **({"manifest": f"{listed['name']}, {listed['tasks']} tasks, {listed['hash'][:19]}"} if listed else {}),
+            "k": f"{k} of each task" if k else "none scored",
+            "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
             "episodes": f"{value['episodes']} ({value['invalid']} invalid, {value['retried']} attempts retried)",
-            "success": success,
-            **({f"pass@{value['k']}": _number(value["pass_at_k"])} if value["pass_at_k"] is not None else {}),
             "mean return": _number(value["mean_return"]),
             "mean turns": _number(value["mean_turns"]),
             "tool calls": f"{value['tool_calls']} ({value['tool_errors']} errors)",
@@ -119,19 +181,39 @@ class Output:
             "wall time": f"{value['wall_s']:.1f} s",
         }
         for level, numbers in value["by_level"].items():
-            rows[f"level {level}"] = f"success {_number(numbers['success_rate'])} of {numbers['episodes']}"
+            more = f", {numbers['invalid']} invalid" if numbers["invalid"] else ""
+            rows[f"level {level}"] = (
+                f"{value['metric']} {_score(numbers, 'pass_at_1')} of {numbers['tasks']} tasks{more}"
+                + (f"\npass@{k} {_score(numbers, 'pass_at_k')}" if numbers["pass_at_k"] is not None else "")
+            )
         if value["episodes_path"]:
             rows["episodes file"] = value["episodes_path"]
         for name, text in rows.items():
             table.add_row(name, _plain(text))
         self._console.print(table)
 
-    def fields(self, value: Mapping[str, Any]) -> None:
-        """Any result for people: one line a field."""
-        table = Table(show_header=False)
-        for name, item in value.items():
-            text = item if isinstance(item, str) else json.dumps(item, default=str)
-            table.add_row(name, _plain(text if len(text) < 2000 else text[:1999] + "…"))
+    def training(self, value: Mapping[str, Any]) -> None:
+        """A training run for people: where its results are, how its episodes ended, and how its numbers moved."""
+        table = Table(title=f"trained with {value['trainer']}", show_header=False)
+        counts = dict(value.get("counts") or {})
+        total, aside = counts.pop("episodes", 0), {name: counts.pop(name, 0) for name in ("invalid", "retried")}
+        rows = {
+            "checkpoint": str(value["checkpoint"]),
+            "episodes": f"{total} ({_counted(aside)}): {_counted(counts)}" if total else "none",
+            "episodes file": str(value["episodes"]),
+        }
+        logged: dict[str, list[float]] = {}
+        for line in value["metrics"]:
+            for name, number in line.items():
+                if isinstance(number, int | float):
+                    logged.setdefault(name, []).append(number)
+        for name in SHOWN_METRICS:
+            if numbers := logged.get(name):
+                between = f" (first {numbers[0]:.4g}, {len(numbers)} times)" if len(numbers) > 1 else ""
+                rows[name] = f"{numbers[-1]:.4g}{between}"
+        rows["logged"] = f"{len(value['metrics'])} lines of {len(logged)} numbers; --json prints them all"
+        for name, text in rows.items():
+            table.add_row(name, _plain(text))
         self._console.print(table)
 
     def findings(self, value: Mapping[str, Any]) -> None:
@@ -157,10 +239,46 @@ class Output:
         if not value["problems"]:
             self._console.print("No problems found.")
 
-    def _print(self, value: Mapping[str, Any]) -> None:
+    def flush(self) -> None:
+        """Hand over what was printed by anyone.
+
+        Raises:
+            OutputError: stdout does not take it.
+        """
+        if not self._broken:
+            with self._writing():
+                self._file.flush()
+
+    def discard_unprinted(self) -> None:
+        """Where stdout is broken, let what is still buffered go: Python would try again at exit, and complain."""
+        with suppress(OutputError):
+            self.flush()
+        if self._broken:
+            with suppress(OSError):  # a stdout without a descriptor: a caller's own, in this process
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._file.fileno())
+                os.close(null)
+
+    def _print(self, text: str) -> None:
+        with self._writing():
+            self._file.write(text)
+            self._file.flush()
         self._printed = True
-        self._file.write(json.dumps(value, default=str) + "\n")
-        self._file.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._broken = True
+            raise OutputError(f"cannot print to stdout: {why(error)}; finished episodes are kept") from error
+
+
+class _Plain(Console):
+    """A console that raises where its pipe is closed; rich would end the process without a word."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # the BrokenPipeError that is being handled where this is called
 
 
 class _Lines(logging.Handler):
@@ -185,24 +303,37 @@ def _stdout(apart: bool) -> Iterator[IO[str]]:
     if not apart:
         yield sys.stdout
         return
-    sys.stdout.flush()
+    with suppress(OSError):  # printing the result will say it
+        sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
         with os.fdopen(os.dup(kept), "w", encoding="utf-8") as file, redirect_stdout(sys.stderr):
             yield file
     finally:
-        sys.stdout.flush()
+        with suppress(OSError):  # what others printed goes to stderr here, if stderr takes it
+            sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
 
 
 def _stderr(text: str, style: str | None = None) -> None:
-    Console(stderr=True).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+    stderr_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _say_error(text: str) -> None:
+    _stderr(f"error: {text}", style="bold red")
 
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _score(numbers: Mapping[str, Any], name: str) -> str:
+    """A mean and its interval."""
+    interval = numbers[f"{name}_ci95"]
+    between = "" if interval is None else f"  (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
+    return _number(numbers[name]) + between
 
 
 def _number(value: float | None) -> str:

@@ -9,10 +9,10 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec, load_env_creator
@@ -20,6 +20,9 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from aworld_gym.doctor import TRAINERS
 from aworld_gym.errors import ConfigError, MissingDependencyError, did_you_mean
 from aworld_gym.types import Limits
+
+if TYPE_CHECKING:
+    from aworld_gym.manifests import Manifest
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,20 @@ def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None
     spec.kwargs.update(kwargs)
     make_tool_env(spec).close()
     return EnvChoice(spec, kwargs)
+
+
+def choose_manifest(choice: EnvChoice, named: str | None) -> tuple[EnvChoice, Manifest | None]:
+    """The manifest of that name or file, and the env as it is made to have its tasks; as it was where None.
+
+    Raises:
+        ConfigError: no such manifest, or the env's arguments ask for other tasks.
+    """
+    if named is None:
+        return choice, None
+    from aworld_gym.manifests import find  # here, so that `doctor` runs where the MCP client does not
+
+    manifest = find(choice.spec, named)
+    return replace(choice, spec=manifest.applied(choice.spec)), manifest
 
 
 def see_current_folder() -> None:

@@ -11,6 +11,9 @@ Three kinds of things go wrong, and they never mix:
 3. **Infrastructure** (a server died, a session was lost, a host refused): :class:`InfraError`, whose ``kind`` is
    one of :data:`INFRA_KINDS`. It ends an episode as ``infra_failure`` and is never a reward.
 
+What could not be written (a full disk, a closed pipe) is none of these: :class:`OutputError` ends a run, and spoils no
+episode.
+
 Names are ``<domain>_<condition>``. Whether something may be retried is a separate question, answered by
 ``InfraError.delivered``: a call is repeated only if it certainly did not reach the server, or the tool says
 that repeating it is harmless.
@@ -80,6 +83,13 @@ class PolicyError(AWorldGymError, RuntimeError):
     """The :class:`~aworld_gym.types.Episode` records that were complete when the policy failed."""
 
 
+class OutputError(AWorldGymError, OSError):
+    """Episodes or results could not be written: a full disk, a closed pipe; the cause is chained.
+
+    What was written before is whole.
+    """
+
+
 class MissingDependencyError(AWorldGymError, ImportError):
     """An optional dependency is absent; the message names the extra to install."""
 
@@ -142,6 +152,11 @@ def describe(error: BaseException, limit: int = 500) -> str:
     leaves = list(_leaves(error))
     text = "; ".join(dict.fromkeys(f"{type(e).__name__}: {e}" if str(e) else type(e).__name__ for e in leaves))
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def why(error: OSError) -> str:
+    """The operating system's own words: ``No space left on device``."""
+    return error.strerror or str(error) or type(error).__name__
 
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from aworld_gym.types import Episode
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+class Stderr:
+    """Stderr, where what cannot be said is lost: a closed pipe or a full disk there ends no run.
+
+    It is looked up at each write, since others put another in its place, a progress bar of rich among them.
+    """
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with suppress(OSError):
+            if (file := _stderr()) is not None:
+                file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        with suppress(OSError):
+            if (file := _stderr()) is not None:
+                file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_stderr(), name)
+
+
+def _stderr() -> IO[str] | None:
+    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+
+
+def stderr_console() -> Console:
+    """A console on stderr that never raises for it."""
+    from rich.console import Console  # here, so that rollouts without a bar do not pay for it
+
+    file: IO[str] = Stderr()  # type: ignore[assignment]
+    return Console(file=file, stderr=True)
 
 
 class EpisodeProgress:
@@ -20,7 +57,6 @@ class EpisodeProgress:
     """
 
     def __init__(self, total: int, *, console: Console | None = None):
-        from rich.console import Console  # here, so that rollouts without a bar do not pay for it
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -40,7 +76,7 @@ class EpisodeProgress:
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=console or Console(stderr=True),
+            console=console or stderr_console(),
         )
         self._task = self._bar.add_task("episodes", total=total, rate="", note="")
 

@@ -154,6 +154,7 @@ async def arollout(
         ConfigError: arguments that cannot work, a journal of another env or policy, or a task that is not the one
             of the manifest.
         PolicyError: the policy raised, or gave what is not an action. Finished episodes were yielded before.
+        OutputError: the journal could not be written (a full disk, say). So were those that it has.
     """
     env, chosen, manifest = _choose(env, items, episodes, seed, group_size, manifest)
     engine = _Engine(
@@ -308,11 +309,13 @@ class _Engine:
         spare, self._spare = self._spare, None
         if spare is not None:
             await _close(spare)
-        if self._journal is not None and self._journal is not self._place:
-            self._journal.close()
         close_policy = getattr(self._policy, "aclose", None)
-        if close_policy is not None:
-            await close_policy()
+        try:
+            if close_policy is not None:
+                await close_policy()
+        finally:
+            if self._journal is not None and self._journal is not self._place:
+                self._journal.close()
 
     async def _check(self, manifest: Manifest) -> None:
         """All tasks, before anything is spent on the first. Task by task, so that an interrupt is not kept waiting."""

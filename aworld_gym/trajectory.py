@@ -16,12 +16,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, OutputError, why
 from aworld_gym.types import Episode
 
 try:
@@ -45,7 +46,7 @@ class Journal:
         sync_every_s: seconds after which an append also has the disk synchronised, without waiting for it.
 
     Raises:
-        ConfigError: another live process writes this journal.
+        ConfigError: another live process writes this journal, or it cannot be written here.
 
     Example:
         >>> with Journal("/tmp/episodes.jsonl") as journal:  # doctest: +SKIP
@@ -54,17 +55,26 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str], *, sync_every_s: float = SYNC_EVERY_S):
         self.path = Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock, self._sync_every_s = threading.Lock(), sync_every_s
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
-            _lock_file(self._fd, self.path)
-            _mend_tail(self._fd, self.path)
-        except BaseException:
-            os.close(self._fd)
-            raise
+            self._fd = self._opened()
+        except OSError as error:
+            raise ConfigError(f"cannot write episodes to {self.path}: {why(error)}; choose another place") from error
         self._synced = time.monotonic()
         self._syncing = threading.Thread()  # not started: nothing to wait for
+        self._failure: OSError | None = None
+        """Of the disk's synchronisation beside the caller; the next append or close raises it."""
+
+    def _opened(self) -> int:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            _lock_file(fd, self.path)
+            _mend_tail(fd, self.path)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     @property
     def closed(self) -> bool:
@@ -72,30 +82,72 @@ class Journal:
         return self._fd < 0
 
     def append(self, episode: Episode) -> None:
-        """Write one episode as one line. When this returns, a kill of the process cannot lose it."""
+        """Write one episode as one line. When this returns, a kill of the process cannot lose it.
+
+        Raises:
+            OutputError: it could not be written (a full disk, say); the journal is then as it was before.
+        """
         line = memoryview(episode.to_json().encode("ascii") + b"\n")
         with self._lock:
             if self.closed:
                 raise ValueError(f"journal {self.path} is closed")
-            while line:
-                line = line[os.write(self._fd, line) :]
+            with self._writing():
+                self._raise_failure()
+                self._write(line)
             if time.monotonic() - self._synced >= self._sync_every_s and not self._syncing.is_alive():
                 # Beside the caller: it may be an event loop, and a slow disk takes a second for this.
                 self._synced = time.monotonic()
-                self._syncing = threading.Thread(target=os.fsync, args=(self._fd,), name="aworld-gym-journal")
+                self._syncing = threading.Thread(target=self._sync, name="aworld-gym-journal")
                 self._syncing.start()
 
     def close(self) -> None:
-        """Synchronise and close; more than once is harmless."""
+        """Synchronise and close; more than once is harmless.
+
+        Raises:
+            OutputError: the disk did not take what was written.
+        """
         with self._lock:
             if not self.closed:
-                fd, self._fd = self._fd, -1
                 if self._syncing.ident is not None:
                     self._syncing.join()
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
+                fd, self._fd = self._fd, -1
+                with self._writing():
+                    try:
+                        self._raise_failure()
+                        os.fsync(fd)
+                    finally:
+                        os.close(fd)
+
+    def _write(self, line: memoryview) -> None:
+        start = os.fstat(self._fd).st_size
+        try:
+            while line:
+                line = line[os.write(self._fd, line) :]
+        except OSError:
+            # A later append must not stand behind half a line, where no reader would forgive it.
+            os.ftruncate(self._fd, start)
+            raise
+
+    def _sync(self) -> None:
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self._failure = error
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(
+                f"cannot write to {self.path}: {why(error)}; the episodes that stand there are kept, and the run can "
+                "be resumed once there is room"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
