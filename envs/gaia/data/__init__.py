@@ -1,1 +1,1 @@
-"""Snapshots of public data; see ``snapshot.py``."""
+"""Snapshots of public data: ``snapshot`` makes them, ``document`` describes them in DATA.md."""

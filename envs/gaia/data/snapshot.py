@@ -35,14 +35,14 @@ LEFT_OUT: Mapping[str, str] = {
     "Ireland": "the population is that of the whole island",
     "Kazakhstan": "the capital is called Astana again",
     "Nauru": "has no official capital",
-    "Palestine": "capital and area are disputed",
+    "Palestine": "sources differ on capital and area",
     "Republic of Macedonia": "is called North Macedonia since 2019",
     "Russia": "the area counts land that Ukraine's counts too",
-    "Sri Lanka": "has two capitals",
+    "Sri Lanka": "the capital is another one by law than in practice",
     "Swaziland": "is called Eswatini since 2018",
     "Tokelau": "has no capital",
 }
-"""Countries whose row in the package is wrong, outdated or disputed, and why."""
+"""Countries whose row in the package is wrong, outdated or in dispute, and why."""
 COMMON_HOLIDAYS = re.compile(
     r"\b(alternative|anzac|april|assumption|august|christmas|easter|eid|epiphany|equinox|friday|immaculate|january|labou?r|"
     r"monday|new year|pentecost|quran|saturday|second day|sunday|substitute|thursday|tuesday|workers)\b",

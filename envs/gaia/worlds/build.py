@@ -31,3 +31,8 @@ def any_date(rng: random.Random, first_year: int, last_year: int) -> str:
     first = datetime.date(first_year, 1, 1).toordinal()
     last = datetime.date(last_year, 12, 31).toordinal()
     return datetime.date.fromordinal(rng.randint(first, last)).isoformat()
+
+
+def few_each(rng: random.Random, names: Sequence[str], count: int) -> list[str]:
+    """``count`` of the names at random, none much more often than the others: some never, many once."""
+    return rng.sample(list(names) * (-(-count // len(names)) + 1), count)

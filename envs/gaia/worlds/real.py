@@ -27,10 +27,13 @@ SOURCES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "airport": ("package airportsdata 20260905", "MIT"),
         "element": ("package periodictable 2.1.0", "public domain"),
         "holiday": ("package holidays 0.109", "MIT"),
-        "symbol": ("Unicode 14.0, from the standard library of Python 3.11", "Unicode License v3"),
+        "symbol": ("Unicode Character Database 14.0, by the module unicodedata of Python 3.11", "Unicode License v3"),
     }
 )
 """Source and licence, by table."""
+
+MOST = 0.04
+"""Share of the places at which one reference may stand in ``shifted``."""
 
 Draw = Callable[[random.Random], Any]
 
@@ -50,6 +53,11 @@ class Spec:
     together: tuple[str, ...] = ()
     """Columns that ``shifted`` moves as one, since each follows from the others."""
 
+    @property
+    def source(self) -> tuple[str, str]:
+        """Source and licence."""
+        return SOURCES[self.name]
+
 
 def _int(name: str, label: str, phrase: str, unit: str, low: int, high: int) -> tuple[Column, Draw]:
     return Column(name, "int", label, phrase, unit, origin="invented"), lambda rng: rng.randrange(low, high)
@@ -65,11 +73,27 @@ SPECS = (
         "countries",
         "countries.csv",
         (
-            Column("code", "code", "Country code", "country code"),
-            Column("capital", "text", "Capital", "capital"),
-            Column("region", "group", "Region", "region"),
-            Column("area_km2", "int", "Area", "area in square kilometres", "square kilometres"),
-            Column("population", "int", "Population", "population", "inhabitants"),
+            Column("code", "code", "Country code", "country code", note="ISO 3166-1 alpha-3"),
+            Column(
+                "capital", "text", "Capital", "capital", note="the official one; those that have moved are left out"
+            ),
+            Column("region", "group", "Region", "region", note="subregion of the United Nations' geoscheme (M49)"),
+            Column(
+                "area_km2",
+                "int",
+                "Area",
+                "area in square kilometres",
+                "square kilometres",
+                note="land and inland water, rounded; France with its overseas regions",
+            ),
+            Column(
+                "population",
+                "int",
+                "Population",
+                "population",
+                "inhabitants",
+                note="estimates and counts of about 2012 to 2015; the package does not say of which day",
+            ),
         ),
         (_day("founded", "Constitution in force since", "date of the constitution", 1800, 1990),),
     ),
@@ -78,10 +102,12 @@ SPECS = (
         "airports",
         "airports.csv",
         (
-            Column("code", "code", "IATA code", "IATA code"),
-            Column("city", "text", "City", "city"),
+            Column("code", "code", "IATA code", "IATA code", note="as of September 2026"),
+            Column("city", "text", "City", "city", note="which the airport serves or in which it lies"),
             Column("country", "ref", "Country", "country", to="country"),
-            Column("elevation_ft", "int", "Elevation", "elevation in feet", "feet"),
+            Column(
+                "elevation_ft", "int", "Elevation", "elevation in feet", "feet", note="above mean sea level, rounded"
+            ),
         ),
         (
             _int("passengers", "Passengers per year", "number of passengers per year", "", 20_000, 9_000_000),
@@ -93,9 +119,16 @@ SPECS = (
         "elements",
         "elements.csv",
         (
-            Column("code", "code", "Symbol", "symbol"),
+            Column("code", "code", "Symbol", "symbol", note="of the IUPAC"),
             Column("number", "int", "Atomic number", "atomic number", steady=True),
-            Column("mass_u", "float", "Atomic mass", "atomic mass in u", "u"),
+            Column(
+                "mass_u",
+                "float",
+                "Atomic mass",
+                "atomic mass in u",
+                "u",
+                note="abridged standard atomic weight of 2021; of radioactive elements, the mass number of one isotope",
+            ),
         ),
         (
             _int("price", "Price per kilogram", "price per kilogram in crowns", "crowns", 3, 9_000),
@@ -108,9 +141,30 @@ SPECS = (
         "holidays",
         "holidays.csv",
         (
-            Column("country", "ref", "Country", "country", to="country"),
-            Column("date_2025", "date", "Date in 2025", "date in 2025"),
-            Column("date_2026", "date", "Date in 2026", "date in 2026"),
+            Column(
+                "country",
+                "ref",
+                "Country",
+                "country",
+                to="country",
+                note="the only one for which the package lists a holiday of this name",
+            ),
+            Column(
+                "date_2025",
+                "date",
+                "Date in 2025",
+                "date in 2025",
+                note="public holidays only, not days observed instead",
+                steady=True,
+            ),
+            Column(
+                "date_2026",
+                "date",
+                "Date in 2026",
+                "date in 2026",
+                note="as announced or reckoned when the package was released",
+                steady=True,
+            ),
         ),
         (_int("visitors", "Visitors", "number of visitors", "", 400, 900_000),),
     ),
@@ -119,8 +173,8 @@ SPECS = (
         "symbols",
         "symbols.csv",
         (
-            Column("code", "code", "Character", "character code"),
-            Column("block", "group", "Block", "block"),
+            Column("code", "code", "Character", "character code", note="in shifted, moved with the code point"),
+            Column("block", "group", "Block", "block", note="of Unicode, by a short name"),
             Column("code_point", "int", "Code point", "decimal code point", steady=True),
         ),
         (
@@ -134,7 +188,7 @@ SPECS = (
 
 def real_tables(split: str) -> list[Table]:
     """The facts about the split's entities."""
-    return [table_of(spec.name, spec.plural, entities(spec, split), spec.facts, SOURCES[spec.name]) for spec in SPECS]
+    return [table_of(spec.name, spec.plural, entities(spec, split), spec.facts, spec.source) for spec in SPECS]
 
 
 def entities(spec: Spec, split: str) -> list[dict[str, Any]]:
@@ -155,8 +209,8 @@ def shifted_tables(split: str, rng: random.Random) -> list[Table]:
         for column in spec.facts:
             if column.kind == "ref":
                 others = [row["name"] for row in made[column.to].rows]
-                for row in rows:
-                    row[column.name] = rng.choice([name for name in others if name != row[column.name]])
+                for row, name in zip(rows, spread([row[column.name] for row in rows], others, rng), strict=True):
+                    row[column.name] = name
             elif column.name not in spec.together and column.kind != "code":
                 for row, value in zip(rows, moved([row[column.name] for row in rows], rng), strict=True):
                     row[column.name] = value
@@ -166,7 +220,7 @@ def shifted_tables(split: str, rng: random.Random) -> list[Table]:
             for row in rows:
                 row[column.name] = draw(rng)
         columns = (*spec.facts, *(column for column, _ in spec.invented))
-        made[spec.name] = table_of(spec.name, spec.plural, rows, columns, SOURCES[spec.name])
+        made[spec.name] = table_of(spec.name, spec.plural, rows, columns, spec.source)
     return list(made.values())
 
 
@@ -179,7 +233,7 @@ def moved(values: Sequence[Any], rng: random.Random) -> list[Any]:
     for place in rng.sample(range(len(values)), len(values)):
         places.setdefault(values[place], []).append(place)
     order = [place for same in places.values() for place in same]  # equal values are neighbours
-    most = max(Counter(values).values())
+    most = max(Counter(values).values(), default=0)
     if most == len(values):
         return list(values)
     shift = rng.randint(most, max(most, len(values) - most))
@@ -190,6 +244,23 @@ def moved(values: Sequence[Any], rng: random.Random) -> list[Any]:
         i, j = rng.randrange(len(values)), rng.randrange(len(values))
         if out[i] != values[j] and out[j] != values[i]:
             out[i], out[j] = out[j], out[i]
+    return out
+
+
+def spread(true: Sequence[str], others: Sequence[str], rng: random.Random) -> list[str]:
+    """For each place one of ``others`` that is not the true one, none at more than :data:`MOST` of the places.
+
+    So no guess is right often, however unequal the shares of the true ones are. Where ``others`` are too few for
+    that, all are used about equally often.
+    """
+    most = max(-(-len(true) // len(others)), int(MOST * len(true)))
+    used = dict.fromkeys(others, 0)
+    out: list[str] = []
+    for name in true:
+        free = [other for other in others if other != name and used[other] < most]
+        chosen = rng.choice(free or [other for other in others if other != name])
+        used[chosen] += 1
+        out.append(chosen)
     return out
 
 

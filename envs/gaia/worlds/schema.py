@@ -183,7 +183,7 @@ class World:
         return self.aliases.get((table, self.tables[table].row(name)["name"]))
 
     def descriptions(self, table: str, name: str) -> tuple[Description, ...]:
-        """All ways to name an entity without its name, nickname first.
+        """The ways to name an entity without its name by which a search finds it, nickname first.
 
         Raises:
             KeyError: no such entity.
@@ -199,6 +199,8 @@ class World:
             value = row[column.name]
             if column.kind not in ("code", "text", "person", "ref") or self._counts[table, column.name, value] > 1:
                 continue
+            if column.kind in ("code", "text") and self._common_words & set(_stems(value)):
+                continue  # a search for it would find other pages
             if column.kind == "ref":
                 url = list_url(found, column, value)
                 query = list_title(found, column, value)
@@ -207,6 +209,16 @@ class World:
                 kind: Any = column.kind
                 out.append(Description(kind, column.name, value, own, column.line(row), f"{column.label} {value}"))
         return tuple(out)
+
+    @cached_property
+    def _common_words(self) -> set[str]:
+        """The words that stand on many pages, and those of the entities' names."""
+        tables = self.tables.values()
+        said = [text for table in tables for column in table.columns for text in (column.label, column.unit)]
+        names = [text for table in tables for text in (table.name, *(row["name"] for row in table.rows))]
+        groups = [row[c.name] for table in tables for c in table.of_kind("group") for row in table.rows]
+        common = ("is a an in this atlas as by with list of", *said, *names, *dict.fromkeys(groups))
+        return {stem for text in common for stem in _stems(text)}
 
     @cached_property
     def _counts(self) -> dict[tuple[str, str, Any], int]:
@@ -225,6 +237,11 @@ class Page:
 
     title: str
     text: str
+
+
+def _stems(text: str) -> list[str]:
+    """Its words, shortened so far that all words which the search takes for one are one."""
+    return [re.sub("y$", "i", word.rstrip("es")) for word in re.findall(r"\w+", text.lower())]
 
 
 # --- where pages stand, and how they are called ----------------------------------------------------------------

@@ -81,7 +81,9 @@ def nicknames(tables: Sequence[Table], pool: Sequence[str], rng: random.Random) 
 def _history(table: Table, row: Row, column: Column, people: Iterator[str], rng: random.Random) -> tuple[Revision, ...]:
     count = rng.randrange(2, 5)
     values = _values(row[column.name], column, count, people, rng)
-    known = [row[date.name] for date in table.of_kind("date")] + (values if column.kind == "date" else [])
+    known = [row[date.name] for date in table.of_kind("date") if not date.steady] + (
+        values if column.kind == "date" else []
+    )
     first = max([_FIRST_DAY, *(datetime.date.fromisoformat(day).toordinal() + _GAP for day in known)])
     days = _days(first, count, rng)
     if len(values) < count or not days:
