@@ -1,0 +1,64 @@
+"""From what a web server sent to text a model can read: the main part of a page, or all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+from envs.gaia.servers.web import Reply
+from envs.gaia.tools.base import ToolFault, quoted
+from envs.gaia.tools.markup import html_text
+
+MAX_HTML = 2 << 20
+"""Characters of a page that are parsed."""
+_TEXT_KINDS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
+
+logging.getLogger("readability").setLevel(logging.ERROR)  # it reports every page without a clear main part
+
+
+async def text_of(reply: Reply, *, whole: bool = False) -> str:
+    """The readable text of a page.
+
+    Args:
+        reply: what was fetched.
+        whole: everything visible rather than the main part.
+
+    Raises:
+        ToolFault: an error page's status, or something that is no text.
+    """
+    if not 200 <= reply.status < 300:
+        raise ToolFault(f"{quoted(reply.url)} answered HTTP {reply.status}")
+    kind, source = reply.kind, reply.text
+    if kind in ("text/html", "application/xhtml+xml") or not kind and source.lstrip()[:1] == "<":
+        text = await asyncio.to_thread(page_text, source[:MAX_HTML], whole)
+    elif kind.startswith("text/") or kind in _TEXT_KINDS or kind.endswith(("+json", "+xml")) or not kind:
+        text = source
+    else:
+        raise ToolFault(f"{quoted(reply.url)} is {kind}, no page; download it to read it as a file")
+    if not text.strip():
+        raise ToolFault(f"{quoted(reply.url)} has no text that can be read without running its scripts")
+    return f"{text}\n[the page goes on: only its first part was fetched]" if reply.cut else text
+
+
+def page_text(source: str, whole: bool) -> str:
+    """The text of an HTML page: title and main part, or everything."""
+    everything = html_text(source)
+    if whole:
+        return everything
+    from readability import Document
+    from readability.readability import Unparseable
+
+    try:
+        document = Document(source)
+        title, main = " ".join(document.short_title().split()), html_text(document.summary())
+    except Unparseable:
+        return everything
+    if len(main) < 200 or len(main) < len(everything) // 20:  # it took the wrong part for the main one
+        return everything
+    return main if main.startswith(title) else f"{title}\n\n{main}"
+
+
+def json_text(value: object) -> str:
+    """A JSON value as lines."""
+    return json.dumps(value, ensure_ascii=False, indent=1)

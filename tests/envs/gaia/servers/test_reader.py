@@ -1,0 +1,95 @@
+"""Reading pages: fetched and reduced to their text, or through a stand-in for Jina's reader."""
+
+import pytest
+from web_stand_in import Answer, StandIn, session_with
+
+from envs.gaia.servers.reader import SERVER
+
+SENTENCE = "The river rises in the hills, turns north at the mill, and joins the lake near the old bridge. "
+PAGE = f"""<!doctype html><html><head><title>The Grey River</title><style>p {{color: red}}</style></head><body>
+<nav><a href="/">Home</a> <a href="/all">All rivers of the site</a></nav>
+<article><h1>The Grey River</h1>{"".join(f"<p>Part {n}. {SENTENCE * 4}</p>" for n in range(1, 21))}
+<table><tr><th>Year</th><th>Flow</th></tr><tr><td>1999</td><td>12.5</td></tr></table></article>
+<footer>Imprint and cookies</footer><script>alert("x")</script></body></html>"""
+
+
+def reading(stand_in, tmp_path, **settings):
+    return session_with(SERVER, tmp_path, WEB_ALLOW_HOSTS=stand_in.host, **settings)
+
+
+async def test_the_main_part_of_a_page_in_pages(tmp_path):
+    with StandIn(lambda request: Answer(PAGE)) as stand_in:
+        async with reading(stand_in, tmp_path) as session:
+            first = await session.ok("read_url", url=f"{stand_in.url}/river")
+            second = await session.ok("read_url", url=f"{stand_in.url}/river", page=2)
+            whole = await session.ok("read_url", url=f"{stand_in.url}/river", whole=True)
+            beyond = await session.refused("read_url", url=f"{stand_in.url}/river", page=99)
+    assert first.startswith("The Grey River") and "Part 1. The river rises" in first and len(first) < 4200
+    assert "[page 1 of 2; next: page=2]" in first and "[page 2 of 2" in second
+    assert "Imprint" not in first and "alert" not in whole and "All rivers of the site" in whole
+    assert "pages run from 1 to 2" in beyond
+    assert len(stand_in.requests) == 2  # one for the main part, one for all of it
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer("plain words", kind="text/plain"), "plain words"),
+        (Answer({"a": 1}), '{"a": 1}'),
+        (Answer("<p>Zürich</p>".encode("latin-1"), kind="text/html; charset=iso-8859-1"), "Zürich"),
+        (Answer("<html><body><p>Short.</p></body></html>"), "Short."),
+        (Answer("<p>unclosed <b>tags <table><tr><td>1<td>2"), "unclosed tags"),
+    ],
+)
+async def test_kinds_of_text(answer, expected, tmp_path):
+    with StandIn(lambda request: answer) as stand_in:
+        async with reading(stand_in, tmp_path) as session:
+            assert expected in await session.ok("read_url", url=stand_in.url)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Answer(b"%PDF-1.7", kind="application/pdf"), "is application/pdf, no page; download it"),
+        (Answer("gone", 404), "answered HTTP 404"),
+        (Answer("<html><script>draw()</script></html>"), "no text that can be read without running its scripts"),
+        (Answer(b"x" * 70000, endless=True, kind="image/png"), "is image/png"),
+    ],
+)
+async def test_what_is_no_page(answer, message, tmp_path):
+    with StandIn(lambda request: answer) as stand_in:
+        async with reading(stand_in, tmp_path) as session:
+            assert message in await session.refused("read_url", url=stand_in.url)
+
+
+async def test_private_addresses_are_refused_by_default(tmp_path):
+    with StandIn(lambda request: Answer(PAGE)) as stand_in:
+        for settings in ({}, {"JINA_API_KEY": "jina-key-1", "JINA_READER_BASE_URL": stand_in.url}):
+            async with session_with(SERVER, tmp_path, **settings) as session:
+                assert "private address" in await session.refused("read_url", url=f"{stand_in.url}/x")
+                assert "only http" in await session.refused("read_url", url="file:///etc/passwd")
+    assert stand_in.requests == []
+
+
+def jina(request):
+    assert request.headers["authorization"] == "Bearer jina-key-1" and request.headers["accept"] == "application/json"
+    if "private" in request.path:
+        return Answer({"data": None, "code": 451, "name": "SecurityCompromiseError", "status": 45102,
+                       "readableMessage": "SecurityCompromiseError: blocked"}, 451)  # fmt: skip
+    if "odd" in request.path:
+        return Answer({"code": 200, "status": 20000, "data": {"title": "no content"}})
+    return Answer({"code": 200, "status": 20000, "data": {
+        "title": "Example", "description": "", "url": request.path[1:], "content": f"# Read\n{request.path}",
+        "usage": {"tokens": 12}}})  # fmt: skip
+
+
+async def test_with_a_key_pages_are_read_by_jina(tmp_path):
+    with StandIn(jina) as stand_in:
+        keys = {"JINA_API_KEY": "jina-key-1", "JINA_READER_BASE_URL": stand_in.url}
+        async with session_with(SERVER, tmp_path, **keys) as session:
+            text = await session.ok("read_url", url="https://example.org/a?b=c")
+            blocked = await session.refused("read_url", url="https://example.org/private")
+            odd = await session.refused("read_url", url="https://example.org/odd")
+    assert text == "Example\n\n# Read\n/https://example.org/a"
+    assert stand_in.requests[0].query == {"b": "c"}
+    assert "HTTP 451): SecurityCompromiseError: blocked" in blocked and "unexpected form" in odd
