@@ -70,8 +70,8 @@ def load(file: BinaryIO, path: str) -> tuple[Samples, int, int]:
             channels, width, rate = recording.getnchannels(), recording.getsampwidth(), recording.getframerate()
             if not (1 <= channels <= MAX_CHANNELS and 1 <= width <= 4 and MIN_RATE <= rate <= MAX_RATE):
                 raise ToolFault(
-                    f"{quoted(path)} has {channels} channels of {8 * width} bits, {clip(str(rate), 12)} samples a "
-                    f"second; decoded are 1 to {MAX_CHANNELS} channels of 8 to 32 bits, {MIN_RATE} to {MAX_RATE} a second"
+                    f"{quoted(path)} has {channels} channels of {8 * width} bits at {clip(str(rate), 12)} Hz; "
+                    f"decoded are 1 to {MAX_CHANNELS} channels of 8 to 32 bits at {MIN_RATE} to {MAX_RATE} Hz"
                 )
             data = recording.readframes(MAX_SAMPLES + 1)  # what the header says of their number is not to be trusted
     except (wave.Error, EOFError, struct.error, ValueError, OverflowError, MemoryError) as error:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import datetime
+import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 import zipfile
 from html.parser import HTMLParser
+from pathlib import Path
 
 import docx
 import openpyxl
@@ -18,7 +23,29 @@ from hypothesis import strategies as st
 from PIL import Image
 from pypdf import PdfReader
 
-from envs.gaia.render import COLOURS, Archive, Bars, Book, Bullets, Data, Doc, Grid, Sheet, Text, render
+from envs.gaia.render import (
+    COLOURS,
+    Archive,
+    Bars,
+    Beeps,
+    Book,
+    Bullets,
+    Data,
+    Database,
+    Doc,
+    Dtmf,
+    Grid,
+    Lettering,
+    Lines,
+    Mail,
+    Morse,
+    Qr,
+    Sheet,
+    Slide,
+    Slides,
+    Text,
+    render,
+)
 
 SHEET = Sheet(("Name", "Tons"), (("Quiet Heron", 12), ("Keen Tern", 3.5)))
 DOC = Doc("A title", ("A paragraph of text.", Bullets(("one & two", "three")), SHEET, "The end."))
@@ -35,6 +62,18 @@ EVERY = {
     "a.png": Grid((("red", "blue"), ("green", "red"))),
     "b.png": Bars((("red", 40), ("blue", 90))),
     "a.py": Text("print(1)\n"),
+    "a.xml": SHEET,
+    "c.xlsx": Book((("Open", SHEET), ("Closed", SHEET)), hidden=("Closed",)),
+    "a.pptx": Slides("Talk", (Slide("One", ("Text", Bullets(("x", "y")), SHEET), "Say it."), Slide("Two", ()))),
+    "a.eml": Mail("A <a@example.org>", ("b@example.org",), "Hello", "2021-03-04", ("Hi", SHEET), (("a.csv", SHEET),)),
+    "a.sqlite": Database((("ships", SHEET),)),
+    "a.jsonl": Lines(({"a": 1}, [2, "é"])),
+    "c.png": Bars((("red", 40), ("blue", 90)), ("North", "South")),
+    "d.png": Lettering(("Room 12", "door B")),
+    "e.png": Qr("https://example.org/?q=1"),
+    "a.wav": Morse("SOS 73", 15),
+    "b.wav": Dtmf("0123456789ABCD*#"),
+    "c.wav": Beeps((("high", 2), ("low", 3))),
     "a.zip": Archive((("b.csv", SHEET), ("c.zip", Archive((("d.docx", DOC),))))),
 }
 
@@ -59,8 +98,30 @@ def test_the_same_content_gives_the_same_bytes_later(name: str, monkeypatch: pyt
         def now(cls, tz=None):  # type: ignore[no-untyped-def]
             return super().now(tz) + datetime.timedelta(days=400)
 
-    monkeypatch.setattr("openpyxl.writer.excel.datetime.datetime", Later)
+    monkeypatch.setattr("xlsxwriter.core.datetime", Later)  # what these write into the properties of a file
+    monkeypatch.setattr("pptx.parts.coreprops.dt.datetime", Later)
     assert render(name, EVERY[name]) == first
+
+
+def test_other_processes_and_hash_seeds_give_the_same_bytes() -> None:
+    code = (
+        "import sys, hashlib; sys.path.insert(0, 'tests/envs/gaia'); from test_render import EVERY, render; "
+        "print(*(hashlib.sha256(render(name, EVERY[name])).hexdigest() for name in EVERY))"
+    )
+    repository = Path(__file__).parents[3]
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(repository), "TZ": zone},
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
+    }
+    here = " ".join(hashlib.sha256(render(name, EVERY[name])).hexdigest() for name in EVERY)
+    assert {digest.strip() for digest in digests} == {here}
 
 
 @settings(max_examples=60, deadline=None)
