@@ -55,8 +55,8 @@ async def test_search_and_articles(tmp_path):
     assert nothing == "No article matches."
     assert first.startswith("Grey River\n\nThe Grey River is a river.") and "[page 1 of 2; next: page=2]" in first
     assert "[page 2 of 2]" in second and asked == 3
-    assert old == "Grey River (as of 2020-05-06)\n\nrevision 4711\nLength | 12 km"
-    assert tables == "Grey River\n\nGrey River\nLength | 12 km"
+    assert old == "Grey River (as of 2020-05-06)\n\nrevision 4711\n\nLength | 12 km"
+    assert tables == "Grey River\n\nGrey River\n\nLength | 12 km"
 
 
 async def test_what_is_not_there(tmp_path):
