@@ -1,74 +1,174 @@
-"""Typed operators: they make terms from terms.
+"""Typed operators: they make terms from terms. This module has those on rows and lists, and hands on the others.
 
-Each operator computes the value, says it in English, and adds the tool calls that a careful person would make.
-Each refuses (Reject) what would make a bad question: selections that are empty or everything, ties and near ties,
-numbers that sit on a rounding edge. Paraphrases are few and regular on purpose: a question must mean one thing.
+Each operator computes the value, says it in English (:mod:`envs.gaia.wording`), and adds the tool calls that a
+careful person would make. Each refuses (Reject) what would make a bad question: selections that are empty or
+everything, ties and near ties, numbers that sit on a rounding edge.
+
+* rows and lists: here;
+* numbers and dates: :mod:`envs.gaia.operators_numbers`;
+* entities and facts of the atlas: :mod:`envs.gaia.operators_atlas`.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 from aworld_gym.types import PlanStep
+from envs.gaia.operators_atlas import (
+    best,
+    both_found,
+    called,
+    coded,
+    fact,
+    followed,
+    linked,
+    listed_entities,
+    named,
+    opened,
+    weighted,
+    without_search,
+)
+from envs.gaia.operators_numbers import (
+    MARGIN,
+    ROUNDING_MARGIN,
+    added,
+    apart,
+    calculation,
+    converted,
+    days_between,
+    extreme,
+    gap,
+    literal,
+    percent,
+    plus,
+    rounded,
+    times,
+)
 from envs.gaia.render import Cell
-from envs.gaia.terms import Draft, Kind, Row, Rows, Term, ordinal, require
-from envs.gaia.world import Column, Table, link, page_url
+from envs.gaia.terms import Draft, Kind, Row, Rows, Term, joined, ordinal, quoted, require
+from envs.gaia.wording import HIGH, LOW
 
-MARGIN = Fraction(1, 50)
-"""How far, relatively, the first must be ahead of the second where a maximum or a rank decides."""
-ROUNDING_MARGIN = Fraction(1, 20)
-"""How far a value must stay from a rounding edge, in units of the last digit."""
-
-
-# --- rows ------------------------------------------------------------------------------------------------------
+# --- selections ------------------------------------------------------------------------------------------------
 
 
 def where(draft: Draft, rows: Rows, label: str, value: Cell, *, least: int = 3) -> Rows:
     """The rows that have ``value`` under ``label``: at least ``least``, and not all."""
+    said = draft.phrase("has", label=label.lower(), value=f'"{value}"')
     found = tuple(row for row in rows.rows if row[label] == value)
-    require(least <= len(found) < len(rows.rows), "a selection of too few or all rows")
-    said = draft.say(f"with {value} as {label.lower()}", f"whose {label.lower()} is {value}")
-    test = f"row[{label!r}] == {str(value)!r}"
-    return replace(rows, rows=found, filters=(*rows.filters, said), tests=(*rows.tests, test))
+    return _selected(rows, found, said, f"row[{label!r}] == {str(value)!r}", f"{quoted(label)} = {_sql(value)}", least)
 
 
-def in_year(draft: Draft, rows: Rows, label: str) -> Rows:
-    """The rows whose date under ``label`` lies in a year."""
+def where_term(draft: Draft, rows: Rows, label: str, value: Term, *, least: int = 3) -> Rows:
+    """The rows that have under ``label`` what a term says. No other selection may follow."""
+    value = value.settled()
+    found = tuple(row for row in rows.rows if str(row[label]) == value.text)
+    said = draft.phrase("has_text", label=label.lower(), text=value.phrase)
+    test, condition = f"row[{label!r}] == {value.text!r}", f"{quoted(label)} = {_sql(value.value)}"
+    return _learned(_selected(rows, found, said, test, condition, least), value)
+
+
+def in_year(draft: Draft, rows: Rows, *, least: int = 8) -> Rows:
+    """The rows whose date lies in a year."""
+    label = rows.date
     year = draft.pick(sorted({str(row[label])[:4] for row in rows.rows}))
     found = tuple(row for row in rows.rows if str(row[label]).startswith(year))
-    require(8 <= len(found) < len(rows.rows), "a selection of too few or all rows")
-    said = draft.say(f"dated in {year}", f"from the year {year}")
-    test = f"row[{label!r}][:4] == {year!r}"
-    return replace(rows, rows=found, filters=(*rows.filters, said), tests=(*rows.tests, test))
+    said = draft.phrase("in_year", year=year)
+    condition = f"{quoted(label)} LIKE '{year}-%'"
+    return _selected(rows, found, said, f"row[{label!r}][:4] == {year!r}", condition, least)
+
+
+def bounded(draft: Draft, rows: Rows, label: str, bound: Term, *, above: bool = True, least: int = 3) -> Rows:
+    """The rows with more (or less) under ``label`` than a number. No row is near it; no other selection may follow."""
+    bound = bound.settled()
+    limit = int(bound.value)
+    for row in rows.rows:
+        apart(int(row[label]), limit)
+    found = tuple(row for row in rows.rows if (int(row[label]) > limit) == above)
+    said = draft.phrase("above" if above else "below", measure=label.lower(), number=bound.phrase)
+    sign = ">" if above else "<"
+    test, condition = f"int(row[{label!r}]) {sign} {limit}", f"{quoted(label)} {sign} {limit}"
+    return _learned(_selected(rows, found, said, test, condition, least), bound)
+
+
+def since(draft: Draft, rows: Rows, date: Term, *, after: bool = True, least: int = 3) -> Rows:
+    """The rows dated after (or before) a date, none of them on it. No other selection may follow."""
+    date = date.settled()
+    label = rows.date
+    require(all(row[label] != date.value for row in rows.rows), "a row of that very day")
+    found = tuple(row for row in rows.rows if (str(row[label]) > date.value) == after)
+    said = draft.phrase("after" if after else "before", date=date.phrase)
+    sign = ">" if after else "<"
+    test, condition = f"row[{label!r}] {sign} {date.value!r}", f"{quoted(label)} {sign} {_sql(date.value)}"
+    return _learned(_selected(rows, found, said, test, condition, least), date)
+
+
+def _selected(rows: Rows, found: tuple[Row, ...], said: str, test: str, condition: str, least: int) -> Rows:
+    require(least <= len(found) < len(rows.rows), "a selection of too few or all rows")
+    return replace(
+        rows,
+        rows=found,
+        filters=(*rows.filters, said),
+        tests=(*rows.tests, test),
+        conditions=(*rows.conditions, condition),
+    )
+
+
+def _learned(rows: Rows, term: Term) -> Rows:
+    return replace(rows, before=(*rows.before, *term.steps), needs=rows.needs | term.needs)
+
+
+def _sql(value: Cell) -> str:
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+
+
+# --- numbers from rows ---------------------------------------------------------------------------------------------
 
 
 def total(draft: Draft, rows: Rows, label: str) -> Term:
     """The sum of a column."""
     values = [int(row[label]) for row in rows.rows]
-    said = draft.say(f"the total {label.lower()} of", f"the sum of the {label.lower()} over")
-    steps = (*rows.seen(rows.rows, label), calculation(added(values), sum(values)))
-    return Term("int", sum(values), f"{said} {rows.phrase}", steps, rows.needs)
+    said = draft.phrase("total", measure=label.lower(), rows=rows.phrase(draft))
+    if rows.table:
+        return _queried(rows, said, f"sum({quoted(label)})", sum(values))
+    return Term("int", sum(values), said, rows.seen(rows.rows, label), rows.needs, added(values))
 
 
 def average(draft: Draft, rows: Rows, label: str) -> Term:
     """The mean of a column, to one decimal."""
     values = [int(row[label]) for row in rows.rows]
-    said = draft.say(f"the average {label.lower()} of", f"the mean {label.lower()} over")
-    whole = Term("int", sum(values), f"{said} {rows.phrase}", rows.seen(rows.rows, label), rows.needs)
-    return rounded(whole, Fraction(sum(values), len(values)), 1, f"({added(values)}) / {len(values)}")
+    said = draft.phrase("average", measure=label.lower(), rows=rows.phrase(draft))
+    if rows.table:
+        sums = f"sum({quoted(label)}), count(*)"
+        steps = (*rows.before, rows.read, rows.query(sums, str(sum(values)), str(len(values))))
+        whole = Term("int", 0, said, steps, rows.needs, f"{sum(values)} / {len(values)}")
+    else:
+        expression = f"({added(values)}) / {len(values)}"
+        whole = Term("int", 0, said, rows.seen(rows.rows, label), rows.needs, expression)
+    return rounded(whole, Fraction(sum(values), len(values)), 1)
 
 
 def spread(draft: Draft, rows: Rows, label: str) -> Term:
     """The difference between the largest and the smallest value of a column."""
     order = sorted(rows.rows, key=lambda row: int(row[label]))
     low, high = int(order[0][label]), int(order[-1][label])
-    pair = draft.say("highest and lowest", "greatest and smallest")
-    said = f"the difference between the {pair} {label.lower()} among {rows.phrase}"
-    steps = (*rows.seen((order[-1], order[0]), label), calculation(f"{high} - {low}", high - low))
-    return Term("int", high - low, said, steps, rows.needs)
+    said = draft.phrase("spread", measure=label.lower(), rows=rows.phrase(draft))
+    if rows.table:
+        return _queried(rows, said, f"max({quoted(label)}) - min({quoted(label)})", high - low)
+    return Term("int", high - low, said, rows.seen((order[-1], order[0]), label), rows.needs, f"{high} - {low}")
+
+
+def count(draft: Draft, rows: Rows) -> Term:
+    """How many rows there are."""
+    said = draft.phrase("count", rows=rows.phrase(draft))
+    if rows.table:
+        return _queried(rows, said, "count(*)", len(rows.rows))
+    return Term("int", len(rows.rows), said, rows.seen(rows.rows, rows.key), rows.needs)
+
+
+def _queried(rows: Rows, said: str, select: str, value: int) -> Term:
+    return Term("int", value, said, (*rows.before, rows.read, rows.query(select, str(value))), rows.needs)
 
 
 def ranked(draft: Draft, rows: Rows, label: str, k: int, ask: str, *, high: bool = True) -> Term:
@@ -77,27 +177,74 @@ def ranked(draft: Draft, rows: Rows, label: str, k: int, ask: str, *, high: bool
     require(len(order) > k, "too few rows to rank")
     for ahead, behind in zip(order[:k], order[1:], strict=False):
         apart(int(ahead[label]), int(behind[label]))
-    superlative = draft.say("highest", "greatest") if high else draft.say("lowest", "smallest")
-    said = (
-        f"the {ask.lower()} of the {rows.noun} with the {ordinal(k)}{superlative} {label.lower()} among {rows.phrase}"
+    row = draft.phrase(
+        "ranked",
+        noun=rows.noun,
+        ordinal=ordinal(k),
+        superlative=draft.pick(HIGH if high else LOW),
+        measure=label.lower(),
+        rows=rows.phrase(draft),
     )
-    value = order[k - 1][ask]
-    kind: Kind = "int" if isinstance(value, int) else "code" if ask == "Reference" else "text"
-    steps = rows.seen(order[: k + 1], label) + rows.seen(order[k - 1 : k], ask)
-    return Term(kind, value, said, steps, rows.needs)
+    if rows.table:
+        tail = f"ORDER BY {quoted(label)} {'DESC' if high else 'ASC'} LIMIT {k}"
+        last = rows.query(", ".join(map(quoted, (label, ask))), str(order[k - 1][ask]), tail=tail)
+        steps = (*rows.before, rows.read, last)
+    else:
+        steps = rows.seen(order[: k + 1], label) + rows.seen(order[k - 1 : k], ask)
+    return cell_of(draft, rows, order[k - 1], row, ask, steps)
+
+
+def referenced(draft: Draft, rows: Rows, reference: Term, ask: str) -> Term:
+    """The cell under ``ask`` of the row whose reference a term gives. The rows must be all of their table."""
+    reference = reference.settled()
+    (row,) = (row for row in rows.rows if row["Reference"] == reference.value)
+    said = draft.phrase("referenced", noun=rows.noun, place=rows.place, text=reference.phrase)
+    rows = replace(rows, conditions=(f"{quoted('Reference')} = {_sql(reference.value)}",))
+    steps = (*reference.steps, *rows.seen((row,), "Reference", ask))
+    return cell_of(draft, replace(rows, needs=rows.needs | reference.needs), row, said, ask, steps)
+
+
+def cell_of(draft: Draft, rows: Rows, row: Row, said: str, ask: str, steps: tuple[PlanStep, ...]) -> Term:
+    """A cell of one row, which ``said`` names and ``steps`` show."""
+    value = row[ask]
+    kind: Kind
+    if isinstance(value, int):
+        kind, phrase = "int", draft.phrase("cell", measure=ask.lower(), row=said)
+    elif ask == "Reference":
+        kind, phrase = "code", draft.phrase("reference", row=said)
+    elif ask == rows.key:
+        kind, phrase = "text", draft.phrase("cell_entity", key=ask.lower(), row=said)
+    elif ask == rows.date:
+        kind, phrase = "date", draft.phrase("row_date", row=said)
+    else:
+        kind, phrase = "text", draft.phrase("cell_text", label=ask.lower(), row=said)
+    return Term(kind, value, phrase, steps, rows.needs)
+
+
+# --- entities from rows --------------------------------------------------------------------------------------------
 
 
 def top_group(draft: Draft, rows: Rows, label: str) -> Term:
-    """The entity whose rows have the highest total of a column. The rows' file must be csv or tsv."""
+    """The entity whose rows have the highest total of a column. The rows are in a csv or tsv file, or a database."""
     totals: dict[str, int] = {}
     for row in rows.rows:
         totals[str(row[rows.key])] = totals.get(str(row[rows.key]), 0) + int(row[label])
     require(len(totals) > 2, "too few groups")
     first, second = sorted(totals, key=lambda name: -totals[name])[:2]
     apart(totals[first], totals[second])
-    steps = (*rows.seen(rows.rows[:1], rows.key, label), _totals_by_program(rows, label, f"{first}: {totals[first]}"))
-    said = (
-        f"the {rows.key.lower()} with the {draft.say('highest', 'greatest')} total {label.lower()} over {rows.phrase}"
+    if rows.table:
+        key, by = quoted(rows.key), f"sum({quoted(label)})"
+        query = rows.query(f"{key}, {by}", first, str(totals[first]), tail=f"GROUP BY {key} ORDER BY {by} DESC LIMIT 3")
+        steps: tuple[PlanStep, ...] = (*rows.before, rows.read, query)
+    else:
+        program = _totals_by_program(rows, label, f"{first}: {totals[first]}")
+        steps = (*rows.seen(rows.rows[:1], rows.key, label), program)
+    said = draft.phrase(
+        "top_group",
+        key=rows.key.lower(),
+        superlative=draft.pick(HIGH),
+        measure=label.lower(),
+        rows=rows.phrase(draft),
     )
     return Term("text", first, said, steps, rows.needs)
 
@@ -132,164 +279,62 @@ def top_product(draft: Draft, left: Rows, right: Rows, left_label: str, right_la
         *right.seen(right.rows, right_label),
         calculation(f"max({expression})", products[first]),
     )
-    times = draft.say("times", "multiplied by")
-    said = f"the {left.key.lower()} with the highest {left_label.lower()} {times} {right_label.lower()} {place}"
+    said = draft.phrase(
+        "top_product",
+        key=left.key.lower(),
+        superlative=draft.pick(HIGH),
+        measure=left_label.lower(),
+        measure2=right_label.lower(),
+        rows=replace(left, place=place).phrase(draft),
+    )
     return Term("text", first, said, steps, left.needs | right.needs)
 
 
-# --- the atlas -------------------------------------------------------------------------------------------------
+# --- names ---------------------------------------------------------------------------------------------------------
 
 
-def named(table: Table, row: Row) -> Term:
-    """An entity, by its name."""
-    return Term("text", row["name"], f"the {table.name} {row['name']}")
-
-
-def fact(entity: Term, table: Table, column: Column) -> Term:
-    """An attribute of an entity, from its page."""
-    row, url = table.row(entity.value), page_url(table.name, entity.value)
-    steps = (*entity.steps, PlanStep("search", {"query": entity.value}, (url,)), opened(table, row, column))
-    said = f"the {column.phrase} of {entity.phrase}"
-    return Term(_KINDS[column.kind], row[column.name], said, steps, entity.needs | {url})
-
-
-def opened(table: Table, row: Row, *columns: Column) -> PlanStep:
-    """Opening an entity's page, which shows these attributes."""
-    return PlanStep("open_page", {"url": page_url(table.name, str(row["name"]))}, tuple(c.line(row) for c in columns))
-
-
-def followed(entity: Term, table: Table, ref: Column, target: Table, column: Column) -> Term:
-    """An attribute of the entity that ``ref`` names on ``entity``'s page, by the link there; that page is open."""
-    row = table.row(entity.value)
-    other, url = target.row(row[ref.name]), link(ref, row)
-    steps = (*entity.steps, replace(opened(table, row, ref), shows=(ref.line(row), url)), opened(target, other, column))
-    said = f"the {column.phrase} of the {ref.phrase} of {entity.phrase}"
-    return Term(_KINDS[column.kind], other[column.name], said, steps, entity.needs | {url})
-
-
-def both_found(one: str, other: str, table: Table) -> PlanStep:
-    """One search that finds two entities of a table."""
-    return PlanStep("search", {"query": f"{one} {other}"}, (page_url(table.name, one), page_url(table.name, other)))
-
-
-def best(draft: Draft, names: Sequence[str], table: Table, column: Column, among: Term) -> Term:
-    """The one of several entities that has the most or least of a column; their names stand in ``among``."""
-    order = sorted((table.row(name) for name in names), key=lambda row: row[column.name])
-    high = draft.rng.random() < 0.5
-    if high:
-        order.reverse()
-    apart(order[0][column.name], order[1][column.name])
-    steps = list(among.steps)
-    for name in names:
-        row, url = table.row(name), page_url(table.name, name)
-        steps += [PlanStep("search", {"query": name}, (url,)), opened(table, row, column)]
-    said = f"the {table.name} with the {'highest' if high else 'lowest'} {column.phrase} among {among.phrase}"
-    pages = {page_url(table.name, name) for name in names}
-    return Term("text", order[0]["name"], said, tuple(steps), among.needs | pages)
-
-
-_KINDS: dict[str, Kind] = {
-    "int": "int",
-    "float": "float",
-    "date": "date",
-    "person": "person",
-    "text": "text",
-    "ref": "text",
-}
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------
-
-
-def gap(draft: Draft, a: Term, b: Term) -> Term:
-    """How far two numbers lie apart."""
-    low, high = sorted((int(a.value), int(b.value)))
-    require(high > low, "two equal numbers")
-    said = draft.say(f"the difference between {a.phrase} and {b.phrase}", f"the gap between {a.phrase} and {b.phrase}")
-    steps = (*a.steps, *b.steps, calculation(f"{high} - {low}", high - low))
-    return Term("int", high - low, said, steps, a.needs | b.needs)
-
-
-def scaled(term: Term, add: int, factor: str, decimals: int, phrase: str) -> Term:
-    """``(term + add) * factor``, rounded; ``phrase`` says so."""
-    value = (Fraction(term.value) + add) * Fraction(factor)
-    inner = f"({term.value} + {add})" if add else str(term.value)
-    return rounded(replace(term, phrase=phrase), value, decimals, f"{inner} * {factor}")
-
-
-def weighted(amounts: Sequence[int], terms: Sequence[Term], phrase: str, listed: Term) -> Term:
-    """The sum of amounts times numbers; ``listed`` is where the amounts stand."""
-    value = sum(amount * int(term.value) for amount, term in zip(amounts, terms, strict=True))
-    expression = " + ".join(f"{amount} * {term.value}" for amount, term in zip(amounts, terms, strict=True))
-    steps = (*listed.steps, *(step for term in terms for step in term.steps), calculation(expression, value))
-    needs = listed.needs.union(*(term.needs for term in terms))
-    return Term("int", value, phrase, steps, needs)
-
-
-def rounded(term: Term, value: Fraction, decimals: int, expression: str) -> Term:
-    """``value`` to ``decimals`` decimals, as the calculator gives it for ``expression``.
-
-    Rejected are values near a rounding edge, and results whose last digit is zero: they are written in several ways.
-    """
-    scale = 10**decimals
-    digits = value * scale
-    require(abs(digits - int(digits) - Fraction(1, 2)) >= ROUNDING_MARGIN, "a value on a rounding edge")
-    whole = round(digits)
-    text = str(whole)
-    if decimals:
-        require(whole % 10 != 0 and whole > scale, "a last digit of zero")
-        text = f"{whole // scale}.{whole % scale:0{decimals}d}"
-    step = calculation(f"round({expression}, {decimals})" if decimals else f"round({expression})", text)
-    return replace(
-        term, kind="float" if decimals else "int", value=text if decimals else whole, steps=(*term.steps, step)
-    )
-
-
-def calculation(expression: str, result: int | str) -> PlanStep:
-    """A call of the calculator."""
-    return PlanStep("calculate", {"expression": expression}, (str(result),))
-
-
-def added(values: Iterable[int]) -> str:
-    """The sum, as an expression."""
-    return " + ".join(map(str, values))
-
-
-def apart(ahead: float, behind: float) -> None:
-    """Require that two numbers are no near tie."""
-    one, other = Fraction(ahead), Fraction(behind)
-    require(one != other and abs(one - other) >= MARGIN * max(abs(one), abs(other)), "a near tie")
-
-
-# --- dates -----------------------------------------------------------------------------------------------------
-
-
-def days_between(draft: Draft, earlier: Term, later: Term) -> Term:
-    """The number of days from one date to another."""
-    days = (datetime.date.fromisoformat(later.value) - datetime.date.fromisoformat(earlier.value)).days
-    require(days > 1, "dates in the wrong order")
-    code = (
-        "import datetime\n"
-        f"print((datetime.date.fromisoformat({later.value!r}) - datetime.date.fromisoformat({earlier.value!r})).days)\n"
-    )
-    said = draft.say("the number of days from", "the count of days from")
-    steps = (*earlier.steps, *later.steps, PlanStep("run_python", {"code": code}, (str(days),)))
-    return Term("int", days, f"{said} {earlier.phrase} to {later.phrase}", steps, earlier.needs | later.needs)
-
-
-# --- names -----------------------------------------------------------------------------------------------------
-
-
-def shared(draft: Draft, one: Sequence[str], other: Sequence[str], noun: str, phrase: str, listed: Term) -> Term:
-    """The only name on both of two lists; ``phrase`` names the lists."""
+def shared(
+    draft: Draft, one: Sequence[str], other: Sequence[str], noun: str, lists: Sequence[str], listed: Term
+) -> Term:
+    """The only name on both of two lists, which ``lists`` names; ``listed`` is the file that has them."""
     both = sorted(set(one) & set(other))
     require(len(both) == 1, "not exactly one name in common")
-    said = draft.say(f"the only {noun} on both {phrase}", f"the one {noun} that stands on both {phrase}")
+    said = draft.phrase("shared", noun=noun, list=lists[0], list2=lists[1], file=listed.phrase)
     return Term("text", both[0], said, listed.steps, listed.needs)
 
 
-def missing(expected: Iterable[str], found: Iterable[str], listed: Term) -> Term:
-    """The names of ``expected`` that are not among ``found``, in alphabetical order; ``listed`` has words and steps."""
+def missing(
+    draft: Draft, expected: Iterable[str], found: Iterable[str], plural: str, files: Sequence[str], listed: Term
+) -> Term:
+    """The names of ``expected`` that are not among ``found``, in alphabetical order.
+
+    Args:
+        draft: the draft.
+        expected: all names.
+        found: those that stand in ``files``.
+        plural: what they are.
+        files: how the question names the files.
+        listed: the file with all names, as a term; its steps read all files, and its needs are all of them.
+    """
     left = tuple(sorted(set(expected) - set(found)))
     require(2 <= len(left) <= 4, "too few or too many names are missing")
-    return Term("names", left, listed.phrase, listed.steps, listed.needs)
+    said = draft.phrase("missing", plural=plural, file=listed.phrase, files=joined(files))
+    return Term("names", left, said, listed.steps, listed.needs)
+
+
+__all__ = ["MARGIN", "ROUNDING_MARGIN", "added", "apart", "average", "best", "both_found", "bounded", "calculation"]
+__all__ += ["called", "cell_of", "coded", "converted", "count", "days_between", "extreme", "fact", "followed", "gap"]
+__all__ += [
+    "in_year",
+    "linked",
+    "listed_entities",
+    "literal",
+    "missing",
+    "named",
+    "opened",
+    "percent",
+    "plus",
+    "ranked",
+]
+__all__ += ["referenced", "rounded", "shared", "since", "spread", "times", "top_group", "top_product", "total"]
+__all__ += ["weighted", "where", "where_term", "without_search"]

@@ -1,57 +1,127 @@
-"""Sources: they put drawn records, pictures and letters into files, and give what operators work on."""
+"""Sources of rows: they put drawn records into files of every kind, and give what operators work on.
+
+Pictures and recordings are in :mod:`envs.gaia.sources_media`, prose in :mod:`envs.gaia.sources_documents`; both are
+handed on here.
+"""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from aworld_gym.types import PlanStep
 from envs.gaia.ledgers import Records
-from envs.gaia.render import Book, Bullets, Data, Doc, Grid, Sheet
-from envs.gaia.terms import Draft, Rows, Term
+from envs.gaia.render import Book, Content, Data, Database, Doc, Lines, Sheet
+from envs.gaia.sources_documents import (
+    EVENTS,
+    Letter,
+    dated_letter,
+    letter,
+    listed_names,
+    mail_box,
+    name_list,
+    read_letter,
+    stated,
+    statements,
+    stating,
+)
+from envs.gaia.sources_media import PITCHES, TILE_COLOURS, Chart, Tiles, Tones, chart, tiles, tones
+from envs.gaia.terms import Box, Draft, File, Rows
 
-# --- tables ----------------------------------------------------------------------------------------------------
+TABLES = ("csv", "tsv")
+"""Endings of files that ``read_table`` reads and that hold one table."""
+PROSE = ("docx", "pdf", "html", "md", "txt")
+"""Endings of documents that may have a table among other text."""
 
 
-def table_file(draft: Draft, records: Records, ending: str) -> Rows:
-    """The records in a csv or tsv file of their own."""
-    name = draft.attach(f"{records.stem(draft)}.{ending}", records.sheet())
-    return rows_of(records, _listed(draft, name), table_read(name, len(records.rows)), name)
+def tabulated(draft: Draft, records: Records, ending: str, box: Box | None = None, *, stem: str = "") -> Rows:
+    """The records as the one table of a file.
+
+    Args:
+        draft: the draft.
+        records: what the table says.
+        ending: one of :data:`TABLES`, :data:`PROSE`, ``json``, ``jsonl``, ``xml``, ``xlsx`` or ``sqlite``.
+        box: what the file is put into.
+        stem: the file's name without its ending; by default one that fits the records.
+    """
+    stem = stem or records.stem(draft)
+    if ending == "xlsx":
+        sheet = draft.pick(("Data", "Records", "Register", "List"))
+        file = draft.put(f"{stem}.xlsx", Book(((sheet, records.sheet()),)), box)
+        return sheet_rows(draft, records, file, sheet)
+    if ending == "sqlite":
+        return database(draft, records, box, stem=stem)
+    file = draft.put(f"{stem}.{ending}", _content(draft, records, ending), box)
+    step = table_read(file.path, len(records.rows)) if ending in TABLES else read_document(file)
+    return rows_of(records, draft.phrase("in_file", file=file.ref), step, file)
 
 
-def json_file(draft: Draft, records: Records) -> Rows:
-    """The records in a json file: an object with a title and a list of objects."""
-    name = f"{records.stem(draft)}.json"
-    value = {
-        "about": f"{records.ledger.plural}, as reported",
-        records.ledger.plural: [dict(row) for row in records.rows],
-    }
-    draft.attach(name, Data(value))
-    return rows_of(records, _listed(draft, name), PlanStep("read_document", {"path": name}), name)
-
-
-def document_file(draft: Draft, records: Records, ending: str) -> Rows:
-    """The records as a table in a document (docx, pdf, html, md or txt), with some prose around it."""
+def _content(draft: Draft, records: Records, ending: str) -> Content:
     plural = records.ledger.plural
+    if ending in (*TABLES, "xml"):
+        return records.sheet()
+    if ending == "json":
+        return Data({"about": f"{plural}, as reported", plural: [dict(row) for row in records.rows]})
+    if ending == "jsonl":
+        return Lines(tuple(dict(row) for row in records.rows))
     blocks = (
         draft.say(f"This note lists {plural} that were reported to us.", f"Below are the {plural} on record."),
         records.sheet(),
         draft.say("Please report errors to the office.", "Checked by the office.", "Further details are kept on file."),
     )
-    name = draft.attach(f"{records.stem(draft)}.{ending}", Doc(plural.capitalize(), blocks))
-    return rows_of(records, _listed(draft, name), PlanStep("read_document", {"path": name}), name)
+    return Doc(plural.capitalize(), blocks)
 
 
-def sheet_rows(draft: Draft, records: Records, book: str, sheet: str) -> Rows:
-    """The records on a sheet of the workbook ``book``, which is attached with :func:`workbook`."""
-    place = draft.say(f"on sheet {sheet} of {book}", f"listed on sheet {sheet} of {book}")
-    return rows_of(records, place, PlanStep("read_table", {"path": book, "sheet": sheet}), book)
+def database(draft: Draft, records: Records, box: Box | None = None, *, stem: str = "") -> Rows:
+    """The records as one of the tables of a database; the others are about the same entities."""
+    ledger = records.ledger
+    name = ledger.plural.replace(" ", "_")
+    notes = [str(row[ledger.key]) for row in records.rows]
+    checks = Sheet(
+        ("Number", ledger.key, "Checked"),
+        tuple((i, key, draft.pick(("yes", "no", "partly"))) for i, key in enumerate(dict.fromkeys(notes), 1)),
+    )
+    tables = ((name, records.sheet()), ("checks", checks))
+    file = draft.put(f"{stem or records.stem(draft)}.sqlite", Database(tuple(draft.some(tables, len(tables)))), box)
+    schema = PlanStep("query_sqlite", {"path": file.path, "sql": "SELECT name, sql FROM sqlite_master"}, (name,))
+    place = draft.phrase("in_table", table=name, file=file.ref)
+    return replace(rows_of(records, place, schema, file), table=name)
 
 
-def workbook(draft: Draft, name: str, sheets: Sequence[tuple[str, Sheet]]) -> str:
-    """Attach a workbook with these sheets."""
-    return draft.attach(name, Book(tuple(sheets)))
+def sheet_rows(draft: Draft, records: Records, book: File, sheet: str) -> Rows:
+    """The records on a sheet of the workbook ``book``."""
+    place = draft.phrase("on_sheet", sheet=sheet, file=book.ref)
+    return rows_of(records, place, PlanStep("read_table", {"path": book.path, "sheet": sheet}), book)
+
+
+def hiding(draft: Draft, records: Records, *, visible: bool, box: Box | None = None) -> Rows:
+    """The visible (or the hidden) records of a sheet of a workbook that hides some of its rows."""
+    count = len(records.rows)
+    hidden = tuple(sorted(draft.some(range(count), draft.rng.randrange(count // 3, 2 * count // 3))))
+    sheet = draft.pick(("Data", "Records", "Register", "List"))
+    shown = replace(records.sheet(), hidden_rows=hidden)
+    file = draft.put(f"{records.stem(draft)}.xlsx", Book(((sheet, shown),)), box)
+    rows = sheet_rows(draft, records, file, sheet)
+    kept = tuple(row for i, row in enumerate(records.rows) if (i in hidden) != visible)
+    return replace(rows, rows=kept, which="visible" if visible else "hidden")
+
+
+def merging(draft: Draft, records: Records, box: Box | None = None) -> Rows:
+    """The records on a sheet, sorted by group, whose cells are merged where they are the same."""
+    label = records.ledger.group
+    order = {value: i for i, value in enumerate(draft.some(records.ledger.groups, len(records.ledger.groups)))}
+    records = replace(records, rows=tuple(sorted(records.rows, key=lambda row: order[str(row[label])])))
+    sheet = draft.pick(("Data", "Records", "Register", "List"))
+    merged = replace(records.sheet(), merged=(label,))
+    file = draft.put(f"{records.stem(draft)}.xlsx", Book(((sheet, merged),)), box)
+    return sheet_rows(draft, records, file, sheet)
+
+
+def together(draft: Draft, parts: Sequence[Rows], file: File, sheets: Sequence[str]) -> Rows:
+    """The rows of two sheets of one workbook as one."""
+    one, other = parts
+    place = draft.phrase("together", sheet=sheets[0], sheet2=sheets[1], file=file.ref)
+    return replace(one, rows=one.rows + other.rows, place=place, parts=(one, other))
 
 
 def table_read(path: str, rows: int) -> PlanStep:
@@ -59,98 +129,28 @@ def table_read(path: str, rows: int) -> PlanStep:
     return PlanStep("read_table", {"path": path} if rows <= 50 else {"path": path, "rows": rows})
 
 
-def _listed(draft: Draft, name: str) -> str:
-    return draft.say(f"in {name}", f"listed in {name}")
+def read_document(file: File, *shows: str) -> PlanStep:
+    """Reading a document."""
+    return PlanStep("read_document", {"path": file.path}, shows)
 
 
-def rows_of(records: Records, place: str, read: PlanStep, file: str) -> Rows:
-    """All of the records, as what operators work on; ``read`` shows them, and they stand in the attached ``file``."""
+def rows_of(records: Records, place: str, read: PlanStep, file: File) -> Rows:
+    """All of the records, as what operators work on; ``read`` shows them, and they stand in ``file``."""
     ledger = records.ledger
-    return Rows(ledger.key, ledger.noun, ledger.plural, place, records.rows, read, needs=frozenset({file}))
-
-
-# --- pictures --------------------------------------------------------------------------------------------------
-
-TILE_COLOURS = ("red", "green", "blue", "yellow", "orange", "purple")
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """An attached picture of coloured tiles."""
-
-    file: str
-    counts: dict[str, int]
-
-    def described(self, *colours: str) -> PlanStep:
-        """The description, which shows how many tiles of these colours there are."""
-        shows = tuple(f"{colour} {self.counts[colour]}" for colour in colours)
-        return PlanStep("describe_image", {"path": self.file}, shows)
-
-
-def tiles(draft: Draft, stems: Sequence[str]) -> Tiles:
-    """A picture of 6 to 12 by 6 to 12 tiles in four colours."""
-    rng = draft.rng
-    colours = draft.some(TILE_COLOURS, 4)
-    width, height = rng.randrange(6, 13), rng.randrange(6, 13)
-    cells = tuple(tuple(rng.choice(colours) for _ in range(width)) for _ in range(height))
-    counts = {colour: sum(row.count(colour) for row in cells) for colour in colours}
-    name = draft.attach(f"{draft.pick(stems)}.png", Grid(cells))
-    return Tiles(name, counts)
-
-
-# --- letters ---------------------------------------------------------------------------------------------------
-
-EVENTS = ("inspection", "audit", "survey", "visit", "review")
-_OPENINGS = ("Dear colleagues,", "To whom it may concern,", "Dear office,")
-_CLOSINGS = ("With kind regards,", "Yours sincerely,", "Best wishes,")
-_SMALL_TALK = (
-    "The usual forms were filled in and no complaint was raised.",
-    "Everyone was helpful, and the weather was kind to us.",
-    "A longer report will follow when the samples are back.",
-    "Expenses will be claimed separately.",
-    "Please file this letter with the others.",
-)
-
-
-@dataclass(frozen=True)
-class Letter:
-    """A letter that reports one event at one entity; other dates in it mean other things."""
-
-    entity: str
-    event: str
-    date: str
-    doc: Doc
-
-
-def letter(draft: Draft, entity: str, event: str, date: str) -> Letter:
-    """A letter, not attached yet."""
-    when = datetime.date.fromisoformat(date)
-    written = when + datetime.timedelta(days=draft.rng.randrange(3, 40))
-    due = written + datetime.timedelta(days=draft.rng.randrange(20, 90))
-    blocks: tuple[str | Bullets | Sheet, ...] = (
-        f"Written on {written.isoformat()}",
-        f"Subject: {event} of {entity}",  # short enough to stand on one line, so that the name can be searched for
-        draft.pick(_OPENINGS),
-        draft.say(
-            f"The {event} took place on {date}. {draft.pick(_SMALL_TALK)}",
-            f"{draft.pick(_SMALL_TALK)} The {event} took place on {date}.",
-        ),
-        draft.say(
-            f"An answer is expected by {due.isoformat()}.", f"The next letter will be sent on {due.isoformat()}."
-        ),
-        draft.pick(_CLOSINGS),
+    return Rows(
+        ledger.key,
+        ledger.noun,
+        ledger.plural,
+        place,
+        records.rows,
+        read,
+        before=file.before,
+        needs=file.needs,
+        date=ledger.date,
     )
-    return Letter(entity, event, date, Doc(f"{event.capitalize()} report", blocks))
 
 
-def read_letter(path: str, sent: Letter) -> PlanStep:
-    """Reading a letter, which shows entity and date."""
-    return PlanStep("read_document", {"path": path}, (sent.entity, sent.date))
-
-
-# --- lists of names --------------------------------------------------------------------------------------------
-
-
-def listed_names(step: PlanStep, phrase: str, *files: str) -> Term:
-    """A place where names or numbers stand, as a term: what reads it, how it is called, which files it needs."""
-    return Term("names", (), phrase, (step,), frozenset(files))
+__all__ = ["EVENTS", "PITCHES", "PROSE", "TABLES", "TILE_COLOURS", "Chart", "Letter", "Tiles", "Tones", "chart"]
+__all__ += ["database", "dated_letter", "hiding", "letter", "listed_names", "mail_box", "merging", "name_list"]
+__all__ += ["read_document", "read_letter", "rows_of", "sheet_rows", "stated", "statements", "stating", "table_read"]
+__all__ += ["tabulated", "tiles", "together", "tones"]

@@ -2,7 +2,7 @@
 
 A split owns templates, entities (countries, firms, ...) and world seeds, and no two splits share any of them:
 
-* templates by the table :data:`TEMPLATE_SPLITS`, by hand, so that each split has both levels and both worlds;
+* templates by the table :data:`TEMPLATE_SPLITS`, by hand: each split has all levels, both worlds and most media;
 * entities and world seeds by :func:`split_of`, a hash of their name. A name has one hash, so it has one split.
 
 A task's own random stream is seeded with its whole id, which names the split.
@@ -29,28 +29,60 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         # level 1
         "csv-total": "train",
         "json-average": "train",
+        "jsonl-spread": "train",
         "png-price": "train",
         "py-output": "train",
+        "qr-sum": "train",
+        "sqlite-total": "train",
+        "wav-tones": "train",
         "web-gap": "train",
+        "xlsx-merged": "train",
         "xlsx-rank": "train",
+        "chart-heights": "validation",
         "docx-rank": "validation",
+        "eml-sum": "validation",
+        "sqlite-rank": "validation",
         "tsv-spread": "validation",
+        "wav-dialled": "validation",
         "web-chain": "validation",
+        "xlsx-hidden": "validation",
         "html-shared": "test",
+        "lettered-sum": "test",
+        "pptx-notes": "test",
+        "sqlite-top": "test",
+        "wav-morse": "test",
         "web-convert": "test",
         "xlsx-sheets-gap": "test",
+        "xml-average": "test",
         # level 2
+        "audio-csv-document": "train",
         "chart-csv-web": "train",
         "csv-top-web": "train",
         "docx-web-weighted": "train",
+        "mail-attachment": "train",
         "pdf-web-days": "train",
+        "qr-morse-web": "train",
+        "reference-sqlite-tiles": "train",
+        "three-media": "train",
         "xlsx-join-web": "train",
         "zip-final": "train",
+        "chart-mail-web": "validation",
         "pdf-web-best": "validation",
         "png-csv-bill": "validation",
         "py-web": "validation",
+        "qr-xlsx-mail": "validation",
+        "sqlite-top-web": "validation",
+        "word-rows-tones": "validation",
+        "zip-nested-media": "validation",
         "docx-xlsx-refund": "test",
+        "lettered-code-web": "test",
+        "mail-media": "test",
         "md-csv-missing": "test",
+        "morse-sqlite-slides": "test",
+        "qr-sqlite-days": "test",
+        "web-three-media": "test",
+        "xml-rank-web": "test",
+        "zip-code-sqlite": "test",
         "zip-letters-web": "test",
     }
 )

@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from aworld_gym.types import PlanStep
-from envs.gaia.render import Cell, Content
-from envs.gaia.world import Table, World
+from envs.gaia import wording
+from envs.gaia.render import Archive, Cell, Content
+from envs.gaia.wording import joined
+from envs.gaia.world import Column, Table, World
 
 T = TypeVar("T")
 
 Kind = Literal["int", "float", "date", "text", "person", "code", "names"]
 
 Row = Mapping[str, Cell]
+
+ASKED = ("text", "person", "int", "date")
+"""Kinds of columns that are asked for: those of many different values."""
 
 
 class Reject(Exception):
@@ -43,6 +48,20 @@ class Term:
     """The tool calls that find the value out."""
     needs: frozenset[str] = frozenset()
     """Names of files and addresses of pages that the value depends on; members of archives as ``archive!member``."""
+    expression: str = ""
+    """What the calculator must still work out to have the value, where the steps show no more than its parts."""
+
+    @property
+    def part(self) -> str:
+        """The value as a part of an expression."""
+        return f"({self.expression})" if self.expression else str(self.value)
+
+    def settled(self) -> Term:
+        """The same with its expression worked out, by a last step."""
+        if not self.expression:
+            return self
+        step = PlanStep("calculate", {"expression": self.expression}, (self.text,))
+        return replace(self, steps=(*self.steps, step), expression="")
 
     @property
     def text(self) -> str:
@@ -53,6 +72,25 @@ class Term:
     def number(self) -> float:
         """The value of an ``int`` or ``float`` term."""
         return float(self.value)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the task, as questions, plans and needs speak of it."""
+
+    ref: str
+    """How a question names it: ``code.png``, or ``code.png inside bundle.zip``."""
+    path: str
+    """Where it lies in the workspace, once what it is inside of is unpacked."""
+    need: str
+    """What is taken away to do without it: ``code.png``, or ``bundle.zip!code.png``."""
+    before: tuple[PlanStep, ...] = ()
+    """The calls that unpack what it is inside of."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The file, as the needs of a term."""
+        return frozenset({self.need})
 
 
 @dataclass(frozen=True)
@@ -69,24 +107,50 @@ class Rows:
     rows: tuple[Row, ...]
     """Label -> cell; all with the same labels."""
     read: PlanStep
-    """The call that shows the rows."""
+    """The call that shows the rows. Of a database: the one that shows its tables."""
     before: tuple[PlanStep, ...] = ()
-    """What must be called first (to unpack an archive)."""
+    """What must be called first: to unpack an archive, to learn what a filter compares with."""
     needs: frozenset[str] = frozenset()
     filters: tuple[str, ...] = ()
-    """What selects these rows from the file's, in words, such as ``with salt as cargo``."""
+    """What selects these rows from the table's, in words, such as ``whose cargo is "salt"``."""
     tests: tuple[str, ...] = ()
-    """The same as Python conditions on ``row``."""
+    """The same as Python conditions on ``row``, whose cells are text."""
+    conditions: tuple[str, ...] = ()
+    """The same as SQL."""
+    table: str = ""
+    """Name of the database's table, where the rows are in one."""
+    which: str = "all"
+    """``all``, ``visible`` or ``hidden`` rows of a sheet."""
+    date: str = ""
+    """Label of the column of dates; empty where there is none."""
+    parts: tuple[Rows, ...] = ()
+    """The tables that these rows are of, where it takes several calls to read them; ``read`` is not used then."""
 
-    @property
-    def phrase(self) -> str:
-        """A plural noun phrase, such as ``the voyages with salt as cargo in log.csv``."""
-        return " ".join(("the", self.plural, *self.filters, self.place))
+    def phrase(self, draft: Draft) -> str:
+        """A plural noun phrase, such as ``the voyages in log.csv whose cargo is "salt"``."""
+        filters = f" {' and '.join(self.filters)}" if self.filters else ""
+        return draft.phrase(self.which, plural=self.plural, place=self.place, filters=filters)
 
     def seen(self, rows: Iterable[Row], *labels: str) -> tuple[PlanStep, ...]:
-        """The reading, which shows these labels' cells of these rows."""
+        """The calls that show these labels' cells of these rows; Reject where one of several tables has none."""
+        if self.parts:
+            wanted = list(rows)
+            steps = list(self.before)
+            for part in self.parts:
+                found = [row for row in wanted if row in part.rows]
+                require(bool(found), "a table that is not needed")
+                steps += part.seen(found, *labels)
+            return tuple(steps)
         shows = tuple(dict.fromkeys(str(row[label]) for row in rows for label in labels))
-        return (*self.before, replace(self.read, shows=(*self.read.shows, *shows)))
+        if self.table:
+            return (*self.before, self.read, self.query(", ".join(map(quoted, labels)), *shows))
+        return (*self.before, replace(self.read, shows=tuple(dict.fromkeys((*self.read.shows, *shows)))))
+
+    def query(self, select: str, *shows: str, tail: str = "") -> PlanStep:
+        """A query of these rows of a database."""
+        where = f" WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
+        sql = f"SELECT {select} FROM {quoted(self.table)}{where}{tail and ' '}{tail}"
+        return PlanStep("query_sqlite", {"path": self.read.arguments["path"], "sql": sql}, shows)
 
 
 @dataclass(frozen=True)
@@ -110,38 +174,47 @@ _TYPES: Mapping[Kind, str] = {
     "code": "code",
     "names": "list",
 }
-_HINTS: Mapping[Kind, Sequence[str]] = {
-    "int": (
-        "Answer with a whole number.",
-        "Give a whole number, without units or separators.",
-        "The answer is a plain whole number.",
-    ),
-    "float": ("Round to {decimals}.", "Give the number rounded to {decimals}.", "Answer with a number, to {decimals}."),
-    "date": ("Answer as YYYY-MM-DD.", "Write the date as YYYY-MM-DD.", "Give an ISO date (YYYY-MM-DD)."),
-    "text": ("Answer with the name only.", "Give just the name.", "The answer is one name."),
-    "person": ("Answer with first and last name.", "Give the full name.", "The answer is a person's full name."),
-    "code": ("Answer with the code only.", "Give just the code.", "The answer is one code."),
-    "names": (
-        "Give the names in alphabetical order, separated by commas.",
-        "List the names alphabetically, separated by commas.",
-    ),
-}
-_FRAMES: Mapping[str, Sequence[str]] = {
-    "thing": ("What is {}?", "Find {}.", "Work out {}.", "Please tell me {}.", "I need to know {}."),
-    "person": (
-        "Who is {}?",
-        "Find out who is {}.",
-        "Name {}.",
-        "Please tell me who is {}.",
-        "I need to know who is {}.",
-    ),
-    "names": ("Which are {}?", "Find {}.", "Name {}.", "Please tell me {}.", "I need to know {}."),
-}
-_ATLAS = (
-    "Facts are as the atlas on the local web gives them.",
-    "Take facts from the atlas (the local web), not from memory.",
-    "The atlas on the local web has the facts, and only what it says counts.",
-)
+
+
+class Box:
+    """An archive, or a mail with attachments: files are put into it, and it is a file itself.
+
+    Args:
+        draft: the draft.
+        name: the box's file name. Unpacking makes a folder of that name without its ending.
+        make: its content, from its members as (name, content).
+        within: the box that this one is put into; None for the workspace.
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        name: str,
+        make: Callable[[tuple[tuple[str, Content], ...]], Content] = Archive,
+        within: Box | None = None,
+    ):
+        self._draft, self._name, self._make, self._within = draft, name, make, within
+        self.members: dict[str, Content] = {}
+        self.file = draft.put(name, make(()), within)
+        stem = self.file.path.rpartition(".")[0]
+        require(stem not in draft.folders, "two boxes that unpack into one folder")
+        draft.folders.add(stem)
+        self._folder = stem
+
+    def put(self, name: str, content: Content) -> File:
+        """Add a member."""
+        require(name not in self.members, "two members of one name")
+        self.members[name] = content
+        self._refresh()
+        path = f"{self._folder}/{name}"
+        unpack = PlanStep("unpack_archive", {"path": self.file.path}, (path,))
+        return File(f"{name} inside {self.file.ref}", path, f"{self.file.need}!{name}", (*self.file.before, unpack))
+
+    def _refresh(self) -> None:
+        holder = self._draft.files if self._within is None else self._within.members
+        holder[self._name] = self._make(tuple(self.members.items()))
+        if self._within is not None:
+            self._within._refresh()
 
 
 @dataclass
@@ -151,13 +224,20 @@ class Draft:
     rng: random.Random
     world: World
     files: dict[str, Content] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    """What the boxes unpack into."""
 
     def say(self, *variants: str) -> str:
         """One of several ways to say the same."""
         return self.rng.choice(variants)
 
+    def phrase(self, production: str, **slots: object) -> str:
+        """One of the paraphrases of a production of :data:`envs.gaia.wording.GRAMMAR`."""
+        return wording.say(self.rng, production, **slots)
+
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items."""
+        """One of the items; Reject where there are none."""
+        require(len(items) > 0, "nothing to pick from")
         return self.rng.choice(items)
 
     def some(self, items: Sequence[T], count: int) -> list[T]:
@@ -166,16 +246,30 @@ class Draft:
         return self.rng.sample(items, count)
 
     def table(self, *names: str) -> Table:
-        """One of the world's tables: any, or the first of ``names`` that it has."""
+        """One of the world's tables: any, or the first of ``names`` that it has; Reject where it has none."""
         if not names:
             return self.pick(list(self.world.tables.values()))
-        return next(self.world.tables[name] for name in names if name in self.world.tables)
+        return self.pick([self.world.tables[name] for name in names if name in self.world.tables][:1])
+
+    def table_with(self, *kinds: str) -> Table:
+        """One of the world's tables that have a column of each of these kinds; Reject where none has."""
+        return self.pick([table for table in self.world.tables.values() if all(table.of_kind(k) for k in kinds)])
+
+    def asked(self, table: Table, *but: Column) -> Column:
+        """One of a table's columns that are worth asking for: those of many values."""
+        return self.pick([column for column in table.of_kind(*ASKED) if column not in but])
 
     def attach(self, name: str, content: Content) -> str:
         """Add a file to the task; gives its name back. Reject where the name is taken."""
+        return self.put(name, content).path
+
+    def put(self, name: str, content: Content, box: Box | None = None) -> File:
+        """Add a file to the task, or to a box. Reject where the name is taken."""
+        if box is not None:
+            return box.put(name, content)
         require(name not in self.files, "two files of one name")
         self.files[name] = content
-        return name
+        return File(name, name, name)
 
     def ask(self, term: Term, *, context: str = "") -> Question:
         """The question whose answer is ``term``.
@@ -187,16 +281,20 @@ class Draft:
         Raises:
             Reject: the answer stands in the question, or is no plain ASCII.
         """
+        term = term.settled()
         options: dict[str, Any] = {}
-        hint = self.pick(_HINTS[term.kind])
+        hint = self.pick(wording.HINTS[term.kind])
         if term.kind == "float":
             decimals = len(term.text.partition(".")[2])
             options["decimals"] = decimals
             hint = hint.format(decimals=f"{decimals} decimal{'s' if decimals > 1 else ''}")
+        question = self.pick(wording.FRAMES.get(term.kind, wording.FRAMES["thing"])).format(term.phrase)
         sentences = [context] if context else []
+        if self.rng.random() < 0.3:
+            sentences.append(self.pick(wording.OPENERS))
         if any("://" in need for need in term.needs):
-            sentences.append(self.pick(_ATLAS))
-        sentences += [self.pick(_FRAMES.get(term.kind, _FRAMES["thing"])).format(term.phrase), hint]
+            sentences.append(self.pick(wording.ATLAS))
+        sentences += [question, hint] if self.rng.random() < 0.8 else [hint, question]
         prompt = " ".join(sentences)
         if self.files:
             prompt += f"\n\nAttached files: {', '.join(sorted(self.files))}"
@@ -226,11 +324,15 @@ def merged(steps: Iterable[PlanStep]) -> tuple[PlanStep, ...]:
     return tuple(found.values())
 
 
-def joined(items: Sequence[str], word: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def ordinal(k: int) -> str:
-    """``second`` for 2, up to ``fifth``; for 1 an empty string, since "highest" needs none."""
-    return ("", "second ", "third ", "fourth ", "fifth ")[k - 1]
+    """``second `` for 2, up to ``fifth ``; for 1 an empty string, since "highest" needs none."""
+    return wording.ORDINALS[k - 1]
+
+
+__all__ = ["ASKED", "Box", "Draft", "File", "Kind", "Question", "Reject", "Row", "Rows", "Term"]
+__all__ += ["joined", "merged", "ordinal", "quoted", "require"]

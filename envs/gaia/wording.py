@@ -151,12 +151,10 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
             "sum": (
                 "the sum of {number} and {number2}",
                 "the result of adding {number} to {number2}",
-                "the sum that {number} and {number2} make",
             ),
             "product": (
                 "the product of {number} and {number2}",
                 "the result of multiplying {number} by {number2}",
-                "the product that {number} and {number2} make",
             ),
             "percent": (
                 "the amount that is {number} percent of {number2}",
@@ -287,10 +285,7 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
                 "the {noun} with the {ordinal}{superlative} {measure} among {rows}",
                 "the {noun} that has the {ordinal}{superlative} {measure} of {rows}",
             ),
-            "referenced": (
-                "the {noun} {place} whose reference is {text}",
-                "the {noun} {place} with the reference {text}",
-            ),
+            "referenced": ("the {noun} {place} whose reference is {text}",),
         },
         "rows": {
             "all": ("the {plural} {place}{filters}",),

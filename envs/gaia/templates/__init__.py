@@ -15,7 +15,7 @@ from types import MappingProxyType
 from envs.gaia.splits import TEMPLATE_SPLITS
 from envs.gaia.terms import Draft, Question
 
-_MODULES = ("archives", "atlas", "documents", "pictures", "programs", "tables")
+_MODULES = ("archives", "atlas", "combined", "documents", "lookups", "media", "tables")
 
 _registry: dict[str, Template] = {}
 

@@ -1,37 +1,28 @@
-"""Questions about tables in csv, tsv and xlsx files."""
+"""Level 1 on tables and databases: one source of rows, a selection, and what is asked of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from envs.gaia.ledgers import Records, draw_ledger, draw_records
-from envs.gaia.operators import fact, gap, in_year, ranked, spread, top_group, top_product, total, where
-from envs.gaia.sources import sheet_rows, table_file, workbook
+from envs.gaia.makers import measure
+from envs.gaia.operators import average, gap, in_year, ranked, spread, top_group, total, where
+from envs.gaia.render import Book
+from envs.gaia.sources import database, hiding, merging, sheet_rows, tabulated
 from envs.gaia.templates import template
-from envs.gaia.terms import Draft, Question
-
-_ASKED = ("text", "person", "int", "date")
-"""Kinds of facts that are asked for: those of many different values."""
+from envs.gaia.terms import Draft, Question, Rows, Term
 
 
 @template("csv-total", level=1)
 def csv_total(draft: Draft) -> Question:
     """Sum of a column over a selection."""
     records = draw_records(draft, draft.rng.randrange(24, 46))
-    rows = table_file(draft, records, "csv")
-    ledger = records.ledger
-    rows = where(draft, rows, ledger.group, draft.pick(ledger.groups))
-    return draft.ask(total(draft, rows, draft.pick(ledger.measures).label))
+    return draft.ask(total(draft, of_group(draft, records, tabulated(draft, records, "csv")), measure(draft, records)))
 
 
 @template("tsv-spread", level=1)
 def tsv_spread(draft: Draft) -> Question:
     """Largest minus smallest value of a column over a selection."""
     records = draw_records(draft, draft.rng.randrange(24, 46))
-    rows = table_file(draft, records, "tsv")
-    ledger = records.ledger
-    rows = where(draft, rows, ledger.group, draft.pick(ledger.groups))
-    return draft.ask(spread(draft, rows, draft.pick(ledger.measures).label))
+    return draft.ask(spread(draft, of_group(draft, records, tabulated(draft, records, "tsv")), measure(draft, records)))
 
 
 @template("xlsx-rank", level=1)
@@ -40,13 +31,10 @@ def xlsx_rank(draft: Draft) -> Question:
     ledger = draw_ledger(draft)
     names = draft.some(("North", "South", "East", "West", "Centre"), 3)
     parts = [draw_records(draft, draft.rng.randrange(10, 22), ledger=ledger) for _ in names]
-    book = workbook(draft, f"{parts[0].stem(draft)}.xlsx", [(n, p.sheet()) for n, p in zip(names, parts, strict=True)])
+    sheets = tuple((name, part.sheet()) for name, part in zip(names, parts, strict=True))
+    book = draft.put(f"{parts[0].stem(draft)}.xlsx", Book(sheets))
     chosen = draft.rng.randrange(len(names))
-    rows = sheet_rows(draft, parts[chosen], book, names[chosen])
-    measure = draft.pick(ledger.measures).label
-    ask = draft.pick((ledger.key, "Reference", next(m.label for m in ledger.measures if m.label != measure)))
-    high = draft.rng.random() < 0.5
-    return draft.ask(ranked(draft, rows, measure, draft.rng.randrange(1, 5), ask, high=high))
+    return draft.ask(any_rank(draft, parts[chosen], sheet_rows(draft, parts[chosen], book, names[chosen])))
 
 
 @template("xlsx-sheets-gap", level=1)
@@ -55,52 +43,63 @@ def xlsx_sheets_gap(draft: Draft) -> Question:
     ledger = draw_ledger(draft)
     years = sorted(draft.some(range(2012, 2025), 3))
     parts = [draw_records(draft, draft.rng.randrange(7, 13), ledger=ledger, year=year) for year in years]
-    sheets = [(str(year), part.sheet()) for year, part in zip(years, parts, strict=True)]
-    book = workbook(draft, f"{draft.pick(ledger.stems)}_by_year.xlsx", sheets)
-    measure = draft.pick(ledger.measures).label
-    one, other = draft.some(range(len(years)), 2)
-    totals = [total(draft, sheet_rows(draft, parts[i], book, str(years[i])), measure) for i in (one, other)]
-    reads = [replace(term, steps=term.steps[:1]) for term in totals]  # one calculation does for both
-    difference = gap(draft, *reads)
-    sums = sorted((sum(int(row[measure]) for row in parts[i].rows), i) for i in (one, other))
-    expression = " - ".join(f"({' + '.join(str(row[measure]) for row in parts[i].rows)})" for _, i in reversed(sums))
-    last = replace(difference.steps[-1], arguments={"expression": expression})
-    return draft.ask(replace(difference, steps=(*difference.steps[:-1], last)))
-
-
-@template("csv-top-web", level=2)
-def csv_top_web(draft: Draft) -> Question:
-    """The entity with the highest total in a table, then a fact about it from the atlas."""
-    records = draw_records(draft, draft.rng.randrange(40, 81), entities=draft.rng.randrange(6, 11))
-    rows = table_file(draft, records, draft.pick(("csv", "tsv")))
-    ledger = records.ledger
-    if draft.rng.random() < 0.5:
-        rows = in_year(draft, rows, ledger.date)
-    table = draft.table(ledger.table)
-    found = top_group(draft, rows, draft.pick(ledger.measures).label)
-    return draft.ask(fact(found, table, draft.pick(table.of_kind(*_ASKED))))
-
-
-@template("xlsx-join-web", level=2)
-def xlsx_join_web(draft: Draft) -> Question:
-    """Two sheets joined by their key, the entity with the highest product, then a fact from the atlas."""
-    records = draw_records(draft, draft.rng.randrange(8, 14))
-    ledger = records.ledger
-    first, second = draft.some([measure.label for measure in ledger.measures], 2)
-    shuffled = Records(ledger, tuple(draft.some(records.rows, len(records.rows))))
-    spare = Records(ledger, tuple(draft.some(records.rows, 5)))
-    stem = draft.pick(ledger.stems)
-    book = workbook(
-        draft,
-        f"{stem}_{draft.rng.randrange(10, 100)}.xlsx",
-        [
-            (first, records.sheet((ledger.key, ledger.date, first))),
-            ("Notes", spare.sheet(("Reference", ledger.group))),
-            (second, shuffled.sheet((ledger.key, second))),
-        ],
+    sheets = tuple((str(year), part.sheet()) for year, part in zip(years, parts, strict=True))
+    book = draft.put(f"{draft.pick(ledger.stems)}_by_year.xlsx", Book(sheets))
+    label = draft.pick(ledger.measures).label
+    one, other = (
+        total(draft, sheet_rows(draft, parts[i], book, str(years[i])), label) for i in draft.some(range(len(years)), 2)
     )
-    left, right = sheet_rows(draft, records, book, first), sheet_rows(draft, shuffled, book, second)
-    place = f"in {book}, whose sheets {first} and {second} are joined by {ledger.key.lower()}"
-    found = top_product(draft, left, right, first, second, place)
-    table = draft.table(ledger.table)
-    return draft.ask(fact(found, table, draft.pick(table.of_kind(*_ASKED))))
+    return draft.ask(gap(draft, one, other))
+
+
+@template("xlsx-hidden", level=1)
+def xlsx_hidden(draft: Draft) -> Question:
+    """Sum of a column over the visible or the hidden rows of a sheet."""
+    records = draw_records(draft, draft.rng.randrange(16, 34))
+    rows = hiding(draft, records, visible=draft.rng.random() < 0.7)
+    return draft.ask(total(draft, rows, measure(draft, records)))
+
+
+@template("xlsx-merged", level=1)
+def xlsx_merged(draft: Draft) -> Question:
+    """A number from the rows that a merged cell spans."""
+    records = draw_records(draft, draft.rng.randrange(18, 34))
+    rows = of_group(draft, records, merging(draft, records))
+    return draft.ask(draft.pick((total, spread))(draft, rows, measure(draft, records)))
+
+
+@template("sqlite-total", level=1)
+def sqlite_total(draft: Draft) -> Question:
+    """A number from a selection of a database's rows."""
+    records = draw_records(draft, draft.rng.randrange(80, 240))
+    rows = of_group(draft, records, database(draft, records))
+    if draft.rng.random() < 0.5:
+        rows = in_year(draft, rows, least=3)
+    return draft.ask(draft.pick((total, average, spread))(draft, rows, measure(draft, records)))
+
+
+@template("sqlite-rank", level=1)
+def sqlite_rank(draft: Draft) -> Question:
+    """The k-th row of a selection of a database's rows."""
+    records = draw_records(draft, draft.rng.randrange(60, 160))
+    return draft.ask(any_rank(draft, records, of_group(draft, records, database(draft, records))))
+
+
+@template("sqlite-top", level=1)
+def sqlite_top(draft: Draft) -> Question:
+    """The entity with the highest total over a year's rows of a database."""
+    records = draw_records(draft, draft.rng.randrange(80, 240), entities=draft.rng.randrange(7, 13))
+    return draft.ask(top_group(draft, in_year(draft, database(draft, records)), measure(draft, records)))
+
+
+def of_group(draft: Draft, records: Records, rows: Rows) -> Rows:
+    """The rows of one group."""
+    return where(draft, rows, records.ledger.group, draft.pick(records.ledger.groups))
+
+
+def any_rank(draft: Draft, records: Records, rows: Rows) -> Term:
+    """The entity, the reference, the date or another number of the k-th row by a number."""
+    ledger, label = records.ledger, measure(draft, records)
+    other = next(one.label for one in ledger.measures if one.label != label)
+    ask = draft.pick((ledger.key, "Reference", ledger.date, other))
+    return ranked(draft, rows, label, draft.rng.randrange(1, 5), ask, high=draft.rng.random() < 0.5)
