@@ -10,6 +10,7 @@ from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.tasks import TaskSource
 from aworld_gym.types import Limits
+from envs.gaia.manifests import MANIFESTS
 
 SYSTEM_PROMPT = (
     "You answer a question by using tools. Files that belong to the question are in your workspace; a local web can "
@@ -62,6 +63,8 @@ class GaiaEnv(ToolEnv):
     Raises:
         ConfigError: an argument that cannot work; it names those that can.
     """
+
+    manifests = MANIFESTS
 
     def __init__(
         self,

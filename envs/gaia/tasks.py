@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from envs.gaia.render import render
 from envs.gaia.splits import SPLITS, check_split, world_seeds
 from envs.gaia.templates import Template, templates
 from envs.gaia.terms import Draft, Question, Reject, require
-from envs.gaia.world import FLAVOURS, TRAINING_FLAVOURS, World, world
+from envs.gaia.world import FLAVOURS, TRAINING_FLAVOURS, World, pages, world
 
 NUMBERS = 1_000_000
 """Tasks of each (split, world, template): their numbers run from 0 to this, exclusive."""
@@ -102,6 +102,15 @@ class GaiaTasks:
         for name, content in _built(task.id)[1].files.items():
             (workspace / name).write_bytes(render(name, content))
 
+    def evidence(self, task: Task) -> Mapping[str, str]:
+        """What a task rests on, as text, for a manifest: the contents of its files, and the local web.
+
+        Contents, not bytes: those of spreadsheets or PDFs change with the versions of the libraries that write them.
+        """
+        files = sorted(_built(task.id)[1].files.items())
+        corpus = task.public["corpus"]
+        return {"files": repr(files), "web": _web_digest(corpus["world"], corpus["seed"])}
+
     def score(self, task: Task, answer: str | None) -> Score | None:
         """The verdict of the chosen scorer."""
         return scorers.score(task.answer, answer, which=self.scorer)
@@ -126,7 +135,7 @@ def _chosen(split: str, level: int | None, names: Sequence[str] | None) -> tuple
     return found
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)  # more than a manifest has: its tasks are checked, then played
 def _built(task_id: str) -> tuple[Task, Question]:
     """The task of a well-formed id, and the question it was made from."""
     _, split, flavour, name, _ = task_id.split("/")
@@ -152,6 +161,14 @@ def _built(task_id: str) -> tuple[Task, Question]:
         },
     )
     return task, question
+
+
+@lru_cache(maxsize=64)
+def _web_digest(flavour: str, seed: int) -> str:
+    found = hashlib.sha256()
+    for address, page in pages({"world": flavour, "seed": seed}).items():
+        found.update(f"{address}\x1f{page.title}\x1f{page.text}\x1e".encode())
+    return found.hexdigest()
 
 
 def _draw(task_id: str, chosen: Template, where: World) -> Question:
