@@ -118,7 +118,7 @@ def pdf_web_days(draft: Draft) -> Question:
     column = draft.pick(table.of_kind("date"))
     row = draft.pick(table.rows)
     first = datetime.date.fromisoformat(row[column.name]).toordinal() + 30
-    last = datetime.date(2024, 12, 31).toordinal()
+    last = datetime.date(2026, 10, 31).toordinal()
     require(first < last, "an entity too young")
     date = datetime.date.fromordinal(draft.rng.randint(first, last)).isoformat()
     about, held = dated_letter(draft, table, row["name"], date, draft.pick(("pdf", "docx")))
