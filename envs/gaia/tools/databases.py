@@ -30,10 +30,10 @@ MAX_VALUE = 1_000_000
 """Bytes of one value."""
 MAX_COUNT = 100_000
 """Rows of a result that are counted; of more it is only said that there are."""
-MAX_OPS = 50_000_000
-"""Steps of SQLite's machine that one query may take: some two seconds. A number, so that no clock decides."""
+MAX_OPS = 20_000_000
+"""Steps of SQLite's machine that one query may take: some half a second. A number, so that no clock decides."""
 _WALL_S = 30.0
-_LIMITS = {"RLIMIT_CPU": 5, "RLIMIT_AS": 512 << 20, "RLIMIT_FSIZE": 0, "RLIMIT_NOFILE": 32, "RLIMIT_CORE": 0}
+_LIMITS = {"RLIMIT_CPU": 3, "RLIMIT_AS": 512 << 20, "RLIMIT_FSIZE": 0, "RLIMIT_NOFILE": 32, "RLIMIT_CORE": 0}
 _MAGIC = b"SQLite format 3\0"
 _CHILD = Path(__file__).with_name("sqlite_child.py")
 
