@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ LIMITS = Limits(max_turns=40)
 """Twice as many turns as the longest plan of level 3 has calls."""
 DATASET_LIMITS = Limits(max_turns=60, max_tool_calls=200, call_timeout_s=120.0, open_timeout_s=120.0)
 """Real questions take up to dozens of steps, and long documents and live web pages take their time."""
+SERVERS_CALL_S = 180.0
+"""What a call may take with ``servers``; each of them has deadlines of its own that are shorter."""
 MINI_TOOLS = ("list_files", "read_table", "calculate", "submit_answer")
 MINI_LIMITS = Limits(max_turns=5, max_calls_per_turn=4)
 
@@ -46,10 +49,14 @@ class GaiaEnv(ToolEnv):
         dataset: the folder of the real GAIA data set (:class:`envs.gaia.dataset.GaiaDataset`); its questions are
             played instead of the embedded world's, with ``split="validation"`` or ``"test"``. The test split's answers
             are not public: no reward, and a score of None. The local web is not offered; for a live one see
-            ``toolchain``.
+            ``servers``.
         templates: names of task templates to draw from; all of the split's where None.
         preset: ``"mini"`` is short prompts over small tables with four tools, for small models.
-        tools: names of the tools to offer; all where None.
+        tools: names of the embedded tools to offer; all where None.
+        servers: names of servers with tools that need a network or a key, such as ``["search", "wikipedia"]``; their
+            tools are added to the embedded ones. Each is a process of its own that takes its keys from the environment
+            or ``.env``; :mod:`envs.gaia.servers` says which there are. Episodes with them cannot be reproduced.
+        distractor_tools: how many working tools that no task needs are added (:mod:`envs.gaia.distractors`).
         scorer: ``"strict"`` (typed) or ``"official"`` (bit-compatible with the public GAIA scorer, for comparison).
             Strict where None, and official with ``dataset``.
         sandbox: how ``run_python`` is confined: ``"auto"`` (the best this system offers, else the tool refuses) or
@@ -76,6 +83,8 @@ class GaiaEnv(ToolEnv):
         templates: Sequence[str] | None = None,
         preset: str | None = None,
         tools: Sequence[str] | None = None,
+        servers: Sequence[str] | None = None,
+        distractor_tools: int = 0,
         scorer: str | None = None,
         sandbox: str = "auto",
         toolchain: Mapping[str, Any] | str | None = None,
@@ -104,14 +113,22 @@ class GaiaEnv(ToolEnv):
         }
         if dataset is not None:
             server["tools"] = _without_local_web()
+        added, names = _added(servers, distractor_tools)
+        if added and toolchain is not None:
+            raise ConfigError(
+                "servers and distractor_tools add to the embedded server, which toolchain= replaces: put what you want "
+                "into your own config (python -m envs.gaia.servers --config NAME prints entries for it)"
+            )
         prompt = None if mini else SYSTEM_PROMPT if dataset is None else DATASET_PROMPT
         default_limits = LIMITS if dataset is None else DATASET_LIMITS
+        if servers:
+            default_limits = replace(default_limits, call_timeout_s=SERVERS_CALL_S, open_timeout_s=120.0)
         super().__init__(
-            toolchain if toolchain is not None else {"mcpServers": {"gaia": server}},
+            toolchain if toolchain is not None else {"mcpServers": {"gaia": server, **added}},
             _tasks(dataset, split, level=level, world=world, templates=templates, scorer=scorer, mini=mini),
             limits=limits if limits is not None else default_limits,
             system_prompt=system_prompt if system_prompt is not None else prompt,
-            tools=tools,
+            tools=tools if tools is None or not names else [*tools, *(name for name in names if name not in tools)],
             render_mode=render_mode,
         )
 
@@ -138,6 +155,23 @@ def _tasks(
     from envs.gaia.tasks import GaiaTasks
 
     return GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer or "strict")
+
+
+def _added(servers: Sequence[str] | None, distractor_tools: int) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the servers beside the embedded one, and the names of their tools."""
+    entries: dict[str, Any] = {}
+    names: list[str] = []
+    if servers is not None:
+        from envs.gaia.servers import catalog
+
+        entries, names = catalog.config(servers), catalog.tool_names(servers)
+    if distractor_tools != 0:
+        from envs.gaia import distractors
+
+        chosen = distractors.chosen(distractor_tools)
+        entries["extras"] = {"python": "envs.gaia.distractors:make_server", "kwargs": {"names": chosen}}
+        names += chosen
+    return entries, names
 
 
 def _without_local_web() -> list[str]:
