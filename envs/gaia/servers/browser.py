@@ -26,6 +26,8 @@ ACTION_S = 30.0
 """Seconds for one call, loading included."""
 SETTLE_S = 2.0
 """Seconds that a page gets to finish what it began."""
+PAUSE_S = 0.15
+"""Seconds until what a click sets going has begun."""
 TEXT_CHARS = 1500
 """Characters of text that an action shows; ``browser_read`` shows more."""
 SHOWN = 30
@@ -36,6 +38,8 @@ VARIABLES = (
     Variable("BROWSER_EXECUTABLE", "the Chromium or Chrome to start; by default the first one found"),
     ALLOW_VAR,
 )
+
+Number = Annotated[int, Field(ge=1, description="As listed.")]
 
 _ELEMENTS = """() => {
   const found = [];
@@ -72,7 +76,7 @@ class Browser:
         self._settings, self._closing = settings, closing
         self._guard = Guard.of(settings.get(ALLOW_VAR.name))
         self._lock = asyncio.Lock()
-        self._page: Any = None
+        self._context: Any = None
 
     async def act(self, action: Callable[[Any], Awaitable[Any]]) -> Any:
         """What ``action(page)`` gives, one at a time and bounded.
@@ -85,9 +89,9 @@ class Browser:
         async with self._lock:
             try:
                 async with asyncio.timeout(ACTION_S):
-                    if self._page is None or self._page.is_closed():
-                        self._page = await self._start()
-                    return await action(self._page)
+                    if self._context is None:
+                        self._context = await self._start()
+                    return await action(await self._current())
             except TimeoutError:
                 raise ToolFault(f"the page did not do this within {ACTION_S:g} s; try another one") from None
             except Error as error:
@@ -95,10 +99,18 @@ class Browser:
 
     async def open(self, url: str) -> str:
         """Go to an address."""
+        from playwright.async_api import Error
+
         target = str(self._guard.url(url))
 
         async def go(page: Any) -> str:
-            reply = await page.goto(target, wait_until="domcontentloaded", timeout=ACTION_S * 900)
+            try:
+                reply = await page.goto(target, wait_until="domcontentloaded")
+            except Error as error:
+                if "interrupted by another navigation" not in str(error):
+                    raise
+                # the page that a failure leaves behind comes late, and gets in the way of what is opened next
+                reply = await page.goto(target, wait_until="domcontentloaded")
             if reply is not None and reply.status == 403 and not reply.headers.get("content-type"):
                 raise ToolFault(f"{quoted(url)} leads to a private address, and only public hosts can be reached")
             return await self.view(page)
@@ -109,7 +121,9 @@ class Browser:
     async def view(self, page: Any) -> str:
         """Where the page is, how its text begins, and what can be clicked or filled in."""
         await self._settle(page)
-        page = self._page  # a click may have opened another
+        if (current := await self._current()) is not page:  # it has opened another one, or closed itself
+            page = current
+            await self._settle(page)
         text = await self.text(page)
         start = clip(text, TEXT_CHARS)
         more = f"\n[{len(text):,} characters in all: browser_read]" if len(start) < len(text) else ""
@@ -131,10 +145,27 @@ class Browser:
             raise ToolFault(f"there is no element {number} on this page now; browser_elements lists them")
         return found
 
+    async def back(self, page: Any) -> str:
+        """To the page before; from a window that a page has opened, back to that page."""
+        before = page.url
+        if await page.go_back(wait_until="domcontentloaded") is None and page.url == before:
+            if len(self._context.pages) == 1:
+                raise ToolFault("there is no page before this one")
+            await page.close()
+        return await self.view(await self._current())
+
+    async def _current(self) -> Any:
+        """The window that was opened last."""
+        pages = self._context.pages
+        return pages[-1] if pages else await self._context.new_page()
+
     async def _settle(self, page: Any) -> None:
         from playwright.async_api import TimeoutError as TooLate
 
+        if page.is_closed():
+            return
         try:
+            await asyncio.sleep(PAUSE_S)
             await page.wait_for_load_state("networkidle", timeout=SETTLE_S * 1000)
         except TooLate:
             pass  # many pages never come to rest; what is there is shown
@@ -167,17 +198,12 @@ class Browser:
             timezone_id="UTC",
         )
         context.set_default_timeout(ACTION_S * 500)
-        context.on("page", self._opened)
-        return await context.new_page()
-
-    def _opened(self, page: Any) -> None:
-        self._page = page
+        return context
 
 
 def build(setup: Setup) -> list[ToolDef]:
     """The seven tools."""
     browser = Browser(setup.settings, setup.closing)
-    Number = Annotated[int, Field(ge=1, description="As listed.")]
 
     async def browser_open(url: Annotated[str, Field(min_length=1)]) -> str:
         return await browser.open(url)
@@ -216,11 +242,7 @@ def build(setup: Setup) -> list[ToolDef]:
         return str(await browser.act(listed))
 
     async def browser_back() -> str:
-        async def back(page: Any) -> str:
-            await page.go_back(wait_until="domcontentloaded")
-            return await browser.view(page)
-
-        return str(await browser.act(back))
+        return str(await browser.act(browser.back))
 
     async def browser_screenshot() -> Reply:
         async def shoot(page: Any) -> list[str | ImageBlock]:
