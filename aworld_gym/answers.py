@@ -16,6 +16,8 @@ MAX_CHARS = 400
 """Characters of a number or date; nothing longer is one."""
 MAX_CONJUNCTIONS = 4
 """Places where an "and" may part the last two items of a list."""
+MAX_FOLDS = 20
+"""Layers of marks and punctuation around a text."""
 MAX_EXPONENT = 400
 """Powers of ten beyond this are no answer to anything, and would take long."""
 
@@ -228,8 +230,10 @@ def _date_parts(text: str) -> Date | None:
     day, name, year = r"([0-9]{1,2})(?:st|nd|rd|th)?", r"([a-z]{3,9})\.?", r"([0-9]{4})"
     if match := re.fullmatch(rf"{year}([-/.])([0-9]{{1,2}})\2([0-9]{{1,2}})", text):
         return int(match[1]), int(match[3]), int(match[4])
-    if match := re.fullmatch(rf"{year}-([0-9]{{2}})", text):
+    if match := re.fullmatch(rf"{year}[-/.]([0-9]{{1,2}})", text):
         return int(match[1]), int(match[2]), None
+    if match := re.fullmatch(rf"([0-9]{{1,2}})[-/.]{year}", text):
+        return int(match[2]), int(match[1]), None
     if match := re.fullmatch(year, text):
         return int(match[1]), None, None
     if match := re.fullmatch(
@@ -255,8 +259,17 @@ def fold(text: str) -> str:
     """Text for comparing words: case, accents, quotes, spacing and the punctuation of prose do not count.
 
     What carries meaning does: signs and decimal points of numbers, ``/``, ``+``, ``#``, ``%`` and other symbols.
-    Where nothing is left, the tidied text itself.
+    Where nothing is left, the tidied text itself. Folding again changes nothing.
     """
+    for _ in range(MAX_FOLDS):  # what one pass takes off may have hidden more: **Rome**! is Rome
+        once = _folded(text)
+        if once == text:
+            break
+        text = once
+    return text
+
+
+def _folded(text: str) -> str:
     whole = tidy(text)
     text = unicodedata.normalize("NFD", whole).translate(_SUBSCRIPTS).casefold()
     text = "".join(c for c in text if not unicodedata.combining(c))
@@ -264,8 +277,12 @@ def fold(text: str) -> str:
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)  # thousands
     text = re.sub(r"['\"]", "", text)
     text = re.sub(r" ?& ?", " and ", text)
-    text = re.sub(r"(?<![0-9])\.|\.(?![0-9])", "", text) if re.search(r"[^.\s]", text) else text
-    text = re.sub(r"[,;:()\[\]!?]+(?=\s|$)|(?<=\s)[(\[]|^[(\[]", " ", text)
+    if re.search(r"[^.\s]", text):
+        # A point before a digit is a decimal point (.5), or parts a word from its number (No.5); others are prose.
+        text = re.sub(r"(?<=[^\W\d_])\.(?=[0-9])", " ", text)
+        text = re.sub(r"\.(?![0-9])", "", text)
+    text = re.sub(r"[,;:()\[\]!?]+(?=\s|$)|(?<=\s)[(\[]+|^[(\[]+", " ", text)
+    text = re.sub(r"(?<=[0-9]) - (?=[0-9])", "-", text)  # a score or a range, with or without spaces
     text = re.sub(r"(?<=[^\W\d_])-(?=\w)|(?<=\d)-(?=[^\W\d_])|(?<=\w) - (?=\w)", " ", text)
     return " ".join(text.split()) or whole
 
