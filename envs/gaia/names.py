@@ -1,4 +1,4 @@
-"""Pools of made-up names: for towns, firms, stations, ships and people, and nicknames for anything.
+"""Pools of made-up names: for towns, firms, stations, ships, museums, books and people, and nicknames for anything.
 
 A pool is a fixed list that depends on nothing but this module; which split owns a name is decided elsewhere.
 All names are ASCII, unique within their pool, and hold no character that a scorer might strip.
@@ -31,6 +31,16 @@ _SHIP_FIRST = (
     "Restless Silver Tireless Wandering"
 )
 _SHIP_SECOND = "Albatross Comet Dolphin Falcon Gannet Heron Kestrel Lantern Meridian Osprey Petrel Star Tern Voyager"
+_MUSEUM_ENDS = "bar chen dess farn golt hask lund mir nost pell rask stan tamm veld"
+_HOUSES = "Aquarium Collection Gallery Museum Observatory Planetarium Theatre Treasury"
+_BOOK_FIRST = (
+    "Borrowed Broken Burning Cold Crooked Drifting Empty Endless Fallen Glass Hungry Invisible Marble Narrow Paper "
+    "Secret Silent Stolen Tangled Unwritten Winter Yellow"
+)
+_BOOK_SECOND = (
+    "Alphabet Calendar Cartographer Clockmaker Doorway Echo Ferryman Ghost Glacier Inheritance Island Melody Moon "
+    "Orchestra Passage Pilot River Season Staircase Summer Tide Visitor"
+)
 _TOWN_FIRST = "East Great Little Lower New North Old South Upper West"
 _NICKNAME_FIRST = (
     "Brazen Cloudless Crimson Dreaming Dusty Emerald Forgotten Frosty Gentle Grey Hollow Honest Humble Ivory Laughing "
@@ -73,6 +83,23 @@ def ships() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
+def museums() -> tuple[str, ...]:
+    """A made-up word and a kind of house, such as ``Corestan Gallery``."""
+    words = _draw(
+        "museums", 200, lambda r: r.choice(_STARTS.split()) + r.choice("aeiou") + r.choice(_MUSEUM_ENDS.split())
+    )
+    rng = random.Random("houses")
+    return tuple(f"{word} {rng.choice(_HOUSES.split())}" for word in words)
+
+
+@lru_cache(maxsize=1)
+def books() -> tuple[str, ...]:
+    """An adjective or a thing, and a noun, such as ``Paper Moon``."""
+    found = [f"{first} {second}" for first in _BOOK_FIRST.split() for second in _BOOK_SECOND.split()]
+    return tuple(random.Random("books").sample(found, 260))
+
+
+@lru_cache(maxsize=1)
 def people() -> tuple[str, ...]:
     """First and last name, such as ``Mira Torandov``. No last name is used twice."""
     ends = [mid + end for mid in "aio" for end in _SURNAME_ENDS.split()]
@@ -92,12 +119,12 @@ def nicknames() -> tuple[str, ...]:
 def lookalikes(table: str, name: str) -> tuple[str, ...]:
     """Names that are easily taken for ``name``, which is one of the pool of ``table``.
 
-    Towns of the same word, firms of the same surname and stations at the same place; for other tables none.
+    Towns of the same word, firms of the same surname, stations and museums at the same place; for other tables none.
     """
     word, _, rest = name.partition(" ")
     if table == "town":
         return tuple(f"{first} {name}" for first in _TOWN_FIRST.split())
-    others = {"firm": _TRADES, "station": _FEATURES}.get(table, "").split()
+    others = {"firm": _TRADES, "station": _FEATURES, "museum": _HOUSES}.get(table, "").split()
     return tuple(f"{word} {other}" for other in others if other != rest)
 
 

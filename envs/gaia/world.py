@@ -6,7 +6,7 @@ A world is named by a *corpus*, ``{"world": flavour, "seed": n}``, and is a pure
   asked for, since a model may know the answers;
 * ``shifted``: the same names, whose values are permuted within their type, so that no entity keeps its own: what a
   model remembers about them is of no use;
-* ``synthetic``: generated towns, firms, weather stations and ships.
+* ``synthetic``: generated towns, firms, weather stations, ships, museums and books.
 
 The seed belongs to one split (:func:`envs.gaia.splits.split_of`), and a world holds only entities of that split.
 In ``shifted`` and ``synthetic`` some entities also have a history of revisions, outdated news, and a nickname: see

@@ -83,7 +83,7 @@ def _source(spec: Spec) -> tuple[str, str, str]:
 def _synthetic() -> Iterator[str]:
     yield "## Tables of `synthetic`"
     yield ""
-    yield f"Up to {LOOKALIKES:.0%} of the towns, firms and stations have another one with a name like theirs."
+    yield f"Up to {LOOKALIKES:.0%} of the towns, firms, stations and museums have another one with a name like theirs."
     yield ""
     counts = {split: _counts("synthetic", split) for split in SPLITS}
     for table in _tables("synthetic", "train"):

@@ -1,4 +1,4 @@
-"""The tables of the world ``synthetic``: generated towns, firms, weather stations and ships."""
+"""The tables of the world ``synthetic``: generated towns, firms, weather stations, ships, museums and books."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def synthetic_tables(split: str, rng: random.Random, people: Iterator[str]) -> l
 
     def rows(table: str, pool: Iterable[str], code: Callable[[int], str]) -> list[dict[str, Any]]:
         own = with_lookalikes(table, owned(table, pool, split), split)
-        numbers = rng.sample(range(1000, 10_000), len(own))
+        numbers = rng.sample(range(2100, 10_000), len(own))  # no year, so that a search finds no dates
         return [{"name": name, "code": code(number)} for name, number in zip(own, numbers, strict=True)]
 
     towns = rows("town", names.towns(), lambda n: f"T{n}")
     firms = rows("firm", names.firms(), lambda n: f"FR-{n}")
     stations = rows("station", names.stations(), lambda n: f"WS{n}")
     ships = rows("ship", names.ships(), lambda n: f"SH-{n}")
-    homes = [few_each(rng, [row["name"] for row in towns], len(owners)) for owners in (firms, stations, ships)]
+    museums = rows("museum", names.museums(), lambda n: f"MU-{n}")
+    books = rows("book", names.books(), lambda n: f"B{n}")
+    homes = [few_each(rng, [row["name"] for row in towns], len(owners)) for owners in (firms, stations, ships, museums)]
+    publishers = few_each(rng, [row["name"] for row in firms], len(books))
     for row in towns:
         row |= {"mayor": next(people), "region": rng.choice(_REGIONS), "population": rng.randrange(900, 400_000)}
         row |= {"altitude_m": rng.randrange(2, 2_400), "chartered": any_date(rng, 1150, 1900)}
@@ -45,6 +48,12 @@ def synthetic_tables(split: str, rng: random.Random, people: Iterator[str]) -> l
     for row, town in zip(ships, homes[2], strict=True):
         row |= {"captain": next(people), "port": town, "tonnage": rng.randrange(300, 90_000)}
         row |= {"launched": any_date(rng, 1955, 2020)}
+    for row, town in zip(museums, homes[3], strict=True):
+        row |= {"curator": next(people), "town": town, "exhibits": rng.randrange(150, 60_000)}
+        row |= {"visitors": rng.randrange(400, 900_000), "opened": any_date(rng, 1820, 2018)}
+    for row, firm in zip(books, publishers, strict=True):
+        row |= {"author": next(people), "publisher": firm, "pages": rng.randrange(60, 1_400)}
+        row |= {"copies": rng.randrange(250, 700_000), "published": any_date(rng, 1900, 2020)}
     return [
         table_of(
             "town",
@@ -98,6 +107,34 @@ def synthetic_tables(split: str, rng: random.Random, people: Iterator[str]) -> l
                 Column("port", "ref", "Home port", "home port", to="town"),
                 Column("tonnage", "int", "Tonnage", "tonnage", "tons"),
                 Column("launched", "date", "Launched", "launch date"),
+            ),
+            SOURCE,
+        ),
+        table_of(
+            "museum",
+            "museums",
+            museums,
+            (
+                Column("code", "code", "Museum number", "museum number"),
+                Column("curator", "person", "Curator", "curator"),
+                Column("town", "ref", "Home town", "home town", to="town"),
+                Column("exhibits", "int", "Exhibits", "number of exhibits"),
+                Column("visitors", "int", "Visitors", "number of visitors"),
+                Column("opened", "date", "Opened", "opening date"),
+            ),
+            SOURCE,
+        ),
+        table_of(
+            "book",
+            "books",
+            books,
+            (
+                Column("code", "code", "Catalogue number", "catalogue number"),
+                Column("author", "person", "Author", "author"),
+                Column("publisher", "ref", "Publisher", "publisher", to="firm"),
+                Column("pages", "int", "Pages", "number of pages"),
+                Column("copies", "int", "Copies printed", "number of copies printed"),
+                Column("published", "date", "Published", "publication date"),
             ),
             SOURCE,
         ),

@@ -156,7 +156,7 @@ def test_everything_is_found_by_search(split: str, flavour: str) -> None:
     made = world(flavour, world_seeds(split)[-1])
     web = pages(made.corpus)
     index = Index(web)
-    kinds = set()
+    kinds: set[str] = set()
     for table, name in entities(made):
         assert index.search(name, 1)[0][0] == page_url(table.name, name)
         if made.history(table.name, name):
@@ -208,7 +208,8 @@ def test_synthetic_worlds_have_look_alikes(split: str) -> None:
 
 
 def test_look_alikes_are_other_names_of_the_same_kind() -> None:
-    for table, pool in (("town", names.towns()), ("firm", names.firms()), ("station", names.stations())):
+    pools = {"town": names.towns(), "firm": names.firms(), "station": names.stations(), "museum": names.museums()}
+    for table, pool in pools.items():
         for name in pool[:50]:
             others = names.lookalikes(table, name)
             assert len(set(others)) == len(others) > 5 and name not in others
