@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import io
 import zipfile
 from pathlib import Path
@@ -55,11 +57,15 @@ def from_memory(task: Task, folder: Path) -> str:
 
 
 def _solver(task: Task, folder: Path, web: dict) -> str:
-    return Solver(task.prompt, folder, web).solve(task.metadata["template"])
+    return Solver(task.prompt, folder, web).solve()
 
 
-def _without(archive: bytes, members: list[str]) -> bytes:
-    """The archive but for the member at the end of that path."""
+def _without(container: bytes, members: list[str]) -> bytes:
+    """An archive or a mail but for the member at the end of that path."""
+    return (_zip_without if container.startswith(b"PK") else _mail_without)(container, members)
+
+
+def _zip_without(archive: bytes, members: list[str]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(out, "w") as new:
         assert members[0] in old.namelist()
@@ -69,3 +75,17 @@ def _without(archive: bytes, members: list[str]) -> bytes:
             elif len(members) > 1:
                 new.writestr(name, _without(old.read(name), members[1:]))
     return out.getvalue()
+
+
+def _mail_without(mail: bytes, members: list[str]) -> bytes:
+    """A mail's attachments are its members; its text is no member."""
+    message = email.message_from_bytes(mail, policy=email.policy.default)
+    parts = message.get_payload()
+    assert isinstance(parts, list)
+    (gone,) = (part for part in parts if part.get_filename() == members[0])
+    if len(members) > 1:
+        inner = _without(gone.get_payload(decode=True), members[1:])
+        gone.set_content(inner, "application", "octet-stream", filename=members[0])
+    else:
+        parts.remove(gone)
+    return message.as_bytes()

@@ -1,80 +1,36 @@
 """A second solver, independent of the generator: it has the question's text, the files and the pages, nothing else.
 
-It shares no code with ``envs.gaia``'s templates, operators, worlds or tools: it parses the question with its own
-patterns, reads files with other readers than the tools where there are any, and computes in its own way. It raises
-where something that it needs is missing, so that it also shows which files and pages a question needs.
+It shares no code with ``envs.gaia``: it reads the question with a grammar of its own (``gaia_grammar``), files with
+other readers than the tools' (``gaia_readers``, ``gaia_media``), and computes in its own way. It raises where something
+that it needs is missing, so that it also shows which files and pages a question needs.
 """
 
 from __future__ import annotations
 
-import io
-import json
+import datetime
 import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from html import unescape
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gaia_readers import (
-    Rows,
-    cell,
-    colour_counts,
-    day,
-    delimited,
-    docx_table,
-    either,
-    letter,
-    numbers,
-    selected,
-    tile_counts,
-    unzipped,
-    words,
-)
+import gaia_media
+from gaia_grammar import ATTRIBUTES, HIGH, LOW, RANKS, Node, Reader
+from gaia_readers import Document, Line, address, document, grids, members, table
 
-LABELS = {
-    "capital": "Capital",
-    "area in square kilometres": "Area",
-    "population": "Population",
-    "date of the constitution": "Constitution in force since",
-    "country": "Country",
-    "city": "City",
-    "elevation in feet": "Elevation",
-    "number of passengers per year": "Passengers per year",
-    "opening date": "Opened",
-    "atomic number": "Atomic number",
-    "price per kilogram in crowns": "Price per kilogram",
-    "melting point in kelvin": "Melting point",
-    "date of first isolation": "First isolated",
-    "date in 2025": "Date in 2025",
-    "date in 2026": "Date in 2026",
-    "number of visitors": "Visitors",
-    "decimal code point": "Code point",
-    "number of printings": "Printings",
-    "adoption date": "Adopted",
-    "mayor": "Mayor",
-    "altitude in metres": "Altitude",
-    "charter date": "Town charter",
-    "founder": "Founder",
-    "town of the head office": "Head office",
-    "number of employees": "Employees",
-    "revenue in thousand crowns": "Revenue",
-    "registration date": "Registered",
-    "keeper": "Keeper",
-    "nearest town": "Nearest town",
-    "installation date": "Installed",
-    "captain": "Captain",
-    "home port": "Home port",
-    "tonnage": "Tonnage",
-    "launch date": "Launched",
-}
-"""How questions name an attribute -> how pages do."""
-ATTRIBUTE = "|".join(sorted(map(re.escape, LABELS), key=len, reverse=True))
-RANKS = {"": 1, "second ": 2, "third ": 3, "fourth ": 4, "fifth ": 5}
-HIGH = {"highest": True, "greatest": True, "tallest": True, "lowest": False, "smallest": False, "shortest": False}
+FRAME = re.compile(
+    r"(?:What is|Which are|Who is|Find|Work out|Name|(?:(?:Please|Can you) tell me|I need to know|Find out|Determine)"
+    r"(?: who is)?|I am looking for|(?:Please|Can you|Could you) (?:find|name|list|work out)) (the .+)[.?]"
+)
+LET = re.compile(
+    r"(?:Let (the [a-z -]+?) be|By (the [a-z -]+?) we mean|In what follows, (the [a-z -]+?) is|"
+    r"Here (the [a-z -]+?) means) (.+)\."
+)
 
 
 class Solver:
@@ -88,318 +44,496 @@ class Solver:
 
     def __init__(self, prompt: str, folder: Path, pages: Mapping[str, Any]):
         self.folder, self.pages = folder, pages
-        text = prompt.split("\n\nAttached files:")[0]
-        who = r"(?:Find out |Please tell me |I need to know )?[Ww]ho is"
-        frames = rf"(?:What is|Which are|{who}|Find|Work out|Name|Please tell me|I need to know)"
-        hints = r"(?:Answer|Give|Write|Round|The answer|List)\b.*"
-        match = re.search(rf"(?:^|\. ){frames} (the .+)[.?] ({hints})$", text)
-        assert match, f"no question in {text!r}"
-        self.core, self.hint = match[1], match[2]
+        body = prompt.partition("\n\n")[0]
+        self.roles: dict[str, Sequence[Node]] = {}
+        self.asked: Sequence[Node] = ()
+        self.hint = ""
+        names = [page.title for page in pages.values()]
+        for sentence in re.split(r"(?<=[.?]) ", body):
+            if match := LET.fullmatch(sentence):
+                *roles, phrase = match.groups()
+                (role,) = filter(None, roles)
+                assert role not in self.roles, f"{role} is defined twice"
+                self.roles[role] = self._read(phrase, names)
+            elif match := FRAME.fullmatch(sentence):
+                assert not self.asked, f"two questions in {body!r}"
+                self.asked = self._read(match[1], names)
+            else:
+                self.hint = sentence
+        assert self.asked, f"no question in {body!r}"
 
-    def solve(self, template: str) -> str:
-        """The answer, by the method for that template."""
-        method: Callable[[], object] = getattr(self, "_" + template.replace("-", "_"))
-        value = method()
+    def _read(self, phrase: str, names: Sequence[str]) -> Sequence[Node]:
+        found = Reader(phrase, names, tuple(self.roles)).readings()
+        assert found, f"{phrase!r} cannot be read"
+        return found
+
+    def solve(self) -> str:
+        """The answer, as it is to be written."""
+        return self._written(self._one(self.asked))
+
+    def readings(self) -> list[int]:
+        """In how many ways the question, and each definition, can be read."""
+        return [len(nodes) for nodes in (self.asked, *self.roles.values())]
+
+    def _one(self, nodes: Sequence[Node]) -> Any:
+        """What all readings mean; one that means nothing does not count where another does."""
+        values, errors = [], []
+        for node in nodes:
+            try:
+                values.append(self.value(node))
+            except (AssertionError, ArithmeticError, LookupError, OSError, ValueError) as error:
+                errors.append(error)
+        if not values:
+            raise errors[0]
+        assert all(value == values[0] for value in values), f"the question means {values}"
+        return values[0]
+
+    def _written(self, value: Any) -> str:
+        if isinstance(value, list):
+            return ", ".join(sorted(value))
         decimals = re.search(r"(\d) decimal", self.hint)
-        if decimals:
-            unit = Decimal(1).scaleb(-int(decimals[1]))
-            return str(Decimal(str(value)).quantize(unit, ROUND_HALF_UP))
+        if isinstance(value, Fraction) or decimals:
+            exact = Fraction(value)
+            unit = Decimal(1).scaleb(-int(decimals[1]) if decimals else 0)
+            return str((Decimal(exact.numerator) / Decimal(exact.denominator)).quantize(unit, ROUND_HALF_UP))
         return str(value)
 
-    # --- reading ------------------------------------------------------------------------------------------------
+    # --- what stands where ------------------------------------------------------------------------------------------
 
-    def parse(self, pattern: str) -> dict[str, str]:
-        """The named groups of the pattern in the whole question."""
-        match = re.fullmatch(pattern, self.core)
-        assert match, f"{self.core!r} is not {pattern!r}"
-        return {name: value for name, value in match.groupdict().items() if value is not None}
+    def value(self, node: Node) -> Any:
+        """What a phrase means: a Fraction, a text (dates too), or a list of names."""
+        return getattr(self, f"_{node.kind}")(node)
 
-    def bytes(self, name: str) -> bytes:
-        return (self.folder / name).read_bytes()
+    def number(self, node: Node) -> Fraction:
+        return Fraction(self.value(node))
 
-    def page(self, title: str) -> dict[str, str]:
+    def day(self, node: Node) -> datetime.date:
+        return datetime.date.fromisoformat(self.value(node))
+
+    def _role(self, node: Node) -> Any:
+        return self._one(self.roles[node.role])
+
+    def file(self, node: Node) -> tuple[str, bytes]:
+        """Name and content of a file."""
+        match node.kind:
+            case "file":
+                return node.filename, (self.folder / node.filename).read_bytes()
+            case "inside":
+                return node.filename, members(*self.file(node.file))[node.filename]
+            case "final":
+                inside = members(*self.file(node.file))
+                (final,) = re.findall(r"Only ([\w.-]+) has the final figures", self.document(node.file2).text)
+                return final, inside[final]
+            case "latest_signed":
+                signed = [v for v in self.versions(node.document) if _line(v, "Status") == "signed"]
+                return self._last(signed, "Dated")
+            case "in_force":
+                until = self.day(node.date).isoformat()
+                begun = [v for v in self.versions(node.document) if _line(v, "In force from") <= until]
+                return self._last(begun, "In force from")
+            case "issued_by":
+                issuer = self.value(node.entity)
+                (one,) = (v for v in self.versions(node.document) if _line(v, "Issued by") == issuer)
+                return one
+        raise ValueError(f"no file is {node.kind}")
+
+    def versions(self, title: str) -> list[tuple[str, bytes]]:
+        """The attached documents of that title."""
+        found = []
+        for path in sorted(self.folder.iterdir()):
+            if path.name.endswith((".txt", ".md", ".html", ".docx", ".pdf")):
+                data = path.read_bytes()
+                kind, first = document(path.name, data).parts[0]
+                if kind == "title" and first.lower() == title:
+                    found.append((path.name, data))
+        assert len(found) > 1, f"no versions of {title!r}"
+        return found
+
+    def _last(self, versions: Sequence[tuple[str, bytes]], label: str) -> tuple[str, bytes]:
+        return max(versions, key=lambda version: _line(version, label))
+
+    def document(self, node: Node) -> Document:
+        return document(*self.file(node))
+
+    def rows(self, node: Node) -> list[Line]:
+        place = node.place
+        match place.kind:
+            case "in_file":
+                found = table(*self.file(place.file))
+            case "on_sheet":
+                found = table(*self.file(place.file), place.sheet)
+            case "in_table":
+                found = table(*self.file(place.file), place.table)
+            case "together":
+                one, other = (table(*self.file(place.file), sheet) for sheet in (place.sheet, place.sheet2))
+                found = one + other
+            case "joined":
+                one, other = (table(*self.file(place.file), sheet) for sheet in (place.sheet, place.sheet2))
+                (key,) = set(one[0].cells) & set(other[0].cells)
+                by_key = {line[key]: line.cells for line in other}
+                assert len(by_key) == len(other)
+                found = [Line(line.cells | by_key[line[key]]) for line in one]
+        if node.kind == "referenced":
+            return found
+        if node.seen:
+            assert any(line.hidden for line in found), "nothing is hidden"
+            found = [line for line in found if line.hidden == (node.seen == "hidden ")]
+        for one_filter in node.filters:
+            found = [line for line in found if self._passes(line, one_filter)]
+            assert found, f"no row is left after {one_filter}"
+        return found
+
+    def _passes(self, line: Line, node: Node) -> bool:
+        match node.kind:
+            case "has":
+                return line[node.label] == node.quoted.strip('"')
+            case "has_text":
+                return line[node.label] == self.value(node.text)
+            case "in_year":
+                return _date(line).startswith(f"{node.year}-")
+            case "after":
+                return _date(line) > self.day(node.date).isoformat()
+            case "before":
+                return _date(line) < self.day(node.date).isoformat()
+            case "above":
+                return Fraction(line[node.measure]) > self.number(node.number)
+            case "below":
+                return Fraction(line[node.measure]) < self.number(node.number)
+        raise ValueError(f"no filter is {node.kind}")
+
+    def row(self, node: Node) -> Line:
+        if node.kind == "referenced":
+            reference = self.value(node.text)
+            (found,) = (line for line in self.rows(node) if line["reference"] == reference)
+            return found
+        order = sorted(self.rows(node.rows), key=lambda line: Fraction(line[node.measure]), reverse=_high(node))
+        return order[RANKS[node.ordinal] - 1]
+
+    def entities(self, node: Node) -> list[str]:
+        if node.kind == "those":
+            return [self._one(self.roles[role]) for role in node.roles]
+        if node.kind == "these":
+            return list(node.several)
+        return self._listed(node.file)
+
+    def _listed(self, file: Node) -> list[str]:
+        """The names that a file lists: the items of its list, or the column of its table that names entities."""
+        name, data = self.file(file)
+        if name.endswith((".txt", ".md", ".html", ".docx", ".pdf", ".pptx", ".eml")):
+            found = document(name, data)
+            if found.items:
+                return [re.sub(r"^\w+ \d+: ", "", item) for item in found.items]
+            lines = found.table
+        else:
+            lines = table(name, data)
+        return [line[self._key(lines)] for line in lines]
+
+    def _key(self, lines: list[Line]) -> str:
+        """The column whose cells are names of the atlas."""
+        (key,) = (label for label in lines[0].cells if all(line[label] in self.by_title for line in lines))
+        return key
+
+    # --- the atlas --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def by_title(self) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = defaultdict(list)
+        for page in self.pages.values():
+            found[page.title].append(page)
+        return found
+
+    def facts(self, name: str) -> dict[str, str]:
         """The facts of the entity of that name."""
-        found = [page for page in self.pages.values() if page.title == title]
-        assert len(found) == 1, f"{len(found)} pages are called {title!r}"
-        return dict(line.split(": ", 1) for line in found[0].text.splitlines() if ": " in line)
+        pages = [page for page in self.by_title[name] if page.text.startswith(f"{name} is a")]
+        assert len(pages) == 1, f"{len(pages)} pages are about {name!r}"
+        return dict(line.split(": ", 1) for line in pages[0].text.splitlines() if ": " in line)
 
-    def fact(self, title: str, attribute: str) -> str:
-        """One fact: a number without its unit, or a text."""
-        value = self.page(title)[LABELS[attribute]]
-        number = re.match(r"-?\d+(?:\.\d+)?(?= [a-z]|$)", value)
-        return number[0] if number else value
+    def _fact(self, node: Node) -> Any:
+        return _plain(self.facts(self.value(node.entity))[ATTRIBUTES[node.attribute]])
 
-    def table(self, name: str) -> Rows:
-        return delimited(self.bytes(name).decode(), "\t" if name.endswith(".tsv") else ",")
+    def entries(self, node: Node) -> list[tuple[str, str]]:
+        """The dated entries of an entity's attribute."""
+        name, label = self.value(node.entity), ATTRIBUTES[node.attribute]
+        (page,) = (p for p in self.by_title[f"Revision history of {name}"] if f" {node.attribute} of " in p.text)
+        found = re.findall(rf"^(\d{{4}}-\d\d-\d\d): {re.escape(label)} (.+) \([^()]+\)$", page.text, re.M)
+        assert len(found) > 1
+        return sorted((date, _plain(value)) for date, value in found)
 
-    def sheet(self, name: str, sheet: str) -> Rows:
-        import openpyxl
+    def _as_of(self, node: Node) -> Any:
+        until = self.day(node.date).isoformat()
+        return [value for date, value in self.entries(node) if date <= until][-1]
 
-        book = openpyxl.load_workbook(io.BytesIO(self.bytes(name)))
-        header, *rows = book[sheet].iter_rows(values_only=True)
-        return [dict(zip(header, map(str, row), strict=True)) for row in rows]
+    def _before_last(self, node: Node) -> Any:
+        return self.entries(node)[-2][1]
 
-    def words(self, name: str) -> str:
-        return words(name, self.bytes(name))
+    def _first_entry(self, node: Node) -> Any:
+        return self.entries(node)[0][1]
 
-    def run(self, name: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-I", str(self.folder / name)], capture_output=True, text=True, timeout=20
+    def _revised_on(self, node: Node) -> Any:
+        return self.entries(node)[-1][0]
+
+    def _named(self, node: Node) -> str:
+        return self._of_kind(node.noun, node.name)
+
+    def _of_kind(self, noun: str, name: str) -> str:
+        """The name itself, where the atlas has such an entity."""
+        (page,) = self.by_title[name]
+        assert re.match(rf"{re.escape(name)} is an? {noun} in this atlas\.", page.text), f"{name} is no {noun}"
+        return name
+
+    def _called(self, node: Node) -> str:
+        said = self.value(node.text).casefold()
+        (name,) = (title for title in self.by_title if title.casefold() == said)
+        return self._of_kind(node.noun, name)
+
+    def _coded(self, node: Node) -> str:
+        line, said = ATTRIBUTES[node.attribute], self.value(node.text).casefold()
+        (page,) = (
+            page
+            for page in self.pages.values()
+            if re.search(rf" is an? {node.noun} in this atlas\.", page.text)
+            and f"\n{line}: {said}\n".casefold() in f"{page.text}\n".casefold()
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return page.title
 
-    # --- level 1 ------------------------------------------------------------------------------------------------
+    def _nicknamed(self, node: Node) -> str:
+        said = self.value(node.text).casefold()
+        (page,) = (page for page in self.pages.values() if page.title.casefold() == said)
+        match = re.match(rf".+ is a nickname of the {node.noun} (.+)\.$", page.text, re.M)
+        assert match, page.text
+        return match[1]
 
-    _TOTAL = r"the (?:total (?P<m1>[a-z ]+) of|sum of the (?P<m2>[a-z ]+) over) "
-    _GROUP = r" (?:with (?P<v1>.+) as (?P<l1>[a-z ]+?)|whose (?P<l2>[a-z ]+?) is (?P<v2>.+?))"
-    _IN_FILE = r" (?:listed )?in (?P<file>[\w.-]+)"
-    _SELECTED = "the [a-z ]+?" + _GROUP + _IN_FILE
+    def _only(self, node: Node) -> str:
+        ending = f" by {ATTRIBUTES[node.attribute].lower()}: {self.value(node.entity)}"
+        found = [p for p in self.pages.values() if p.title.startswith("List of ") and p.title.endswith(ending)]
+        lists = [page.text.splitlines()[1:] for page in found]
+        (names,) = (one for one in lists if self._is_kind(node.noun, one[0]))
+        (name,) = names
+        return name
 
-    def _csv_total(self) -> object:
-        q = self.parse(self._TOTAL + self._SELECTED)
-        return sum(numbers(selected(self.table(q["file"]), q), either(q, "m1", "m2")))
+    def _is_kind(self, noun: str, name: str) -> bool:
+        return any(re.match(rf".+ is an? {noun} in this atlas\.", page.text) for page in self.by_title[name])
 
-    def _tsv_spread(self) -> object:
-        extremes = "(?:highest and lowest|greatest and smallest)"
-        q = self.parse(rf"the difference between the {extremes} (?P<m>[a-z ]+) among " + self._SELECTED)
-        values = numbers(selected(self.table(q["file"]), q), q["m"])
+    def _best(self, node: Node) -> str:
+        values = {name: self.facts(name)[ATTRIBUTES[node.attribute]] for name in self.entities(node.entities)}
+        assert len(values) > 1
+        return (max if _high(node) else min)(values, key=lambda name: _sortable(values[name]))
+
+    def _weighted(self, node: Node) -> Fraction:
+        lines = table(*self.file(node.entities.file))
+        key = self._key(lines)
+        label = ATTRIBUTES[node.attribute]
+        return sum(
+            (Fraction(line[node.measure]) * Fraction(_plain(self.facts(line[key])[label])) for line in lines),
+            Fraction(0),
+        )
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _total(self, node: Node) -> Fraction:
+        return sum((Fraction(line[node.measure]) for line in self.rows(node.rows)), Fraction(0))
+
+    def _count(self, node: Node) -> Fraction:
+        return Fraction(len(self.rows(node.rows)))
+
+    def _average(self, node: Node) -> Fraction:
+        return self._total(node) / len(self.rows(node.rows))
+
+    def _spread(self, node: Node) -> Fraction:
+        values = [Fraction(line[node.measure]) for line in self.rows(node.rows)]
         return max(values) - min(values)
 
-    def _json_average(self) -> object:
-        q = self.parse(r"the (?:average (?P<m1>[a-z ]+) of|mean (?P<m2>[a-z ]+) over) " + self._SELECTED)
-        data = json.loads(self.bytes(q["file"]))
-        (rows,) = (value for value in data.values() if isinstance(value, list))
-        values = numbers(selected([{k: str(v) for k, v in row.items()} for row in rows], q), either(q, "m1", "m2"))
-        return Decimal(sum(values)) / len(values)
+    def _cell(self, node: Node) -> Any:
+        line = self.row(node.row)
+        return _date(line) if node.label == "date" else line[node.label]
 
-    _RANKED = (
-        r"the (?P<ask>[a-z ]+) of the [a-z ]+ with the (?P<k>second |third |fourth |fifth |)"
-        r"(?P<sup>highest|greatest|lowest|smallest) (?P<m>[a-z ]+) among "
-    )
+    def _top_group(self, node: Node) -> str:
+        totals: dict[str, Fraction] = defaultdict(Fraction)
+        for line in self.rows(node.rows):
+            totals[line[node.noun]] += Fraction(line[node.measure])
+        return (max if _high(node) else min)(totals, key=lambda name: totals[name])
 
-    def _ranked(self, rows: Rows, q: Mapping[str, str]) -> object:
-        rows = sorted(rows, key=lambda row: int(cell(row, q["m"])), reverse=HIGH[q["sup"]])
-        return cell(rows[RANKS[q["k"]] - 1], q["ask"])
-
-    def _xlsx_rank(self) -> object:
-        q = self.parse(self._RANKED + r"the [a-z ]+? (?:listed )?on sheet (?P<sheet>\w+) of (?P<file>[\w.-]+)")
-        return self._ranked(self.sheet(q["file"], q["sheet"]), q)
-
-    def _docx_rank(self) -> object:
-        q = self.parse(self._RANKED + "the [a-z ]+?" + self._IN_FILE)
-        return self._ranked(docx_table(self.bytes(q["file"])), q)
-
-    def _xlsx_sheets_gap(self) -> object:
-        sheet = r"the [a-z ]+? (?:listed )?on sheet (?P<s{0}>\d+) of (?P<f{0}>[\w.-]+)"
-        total = r"the (?:total (?P<m{0}>[a-z ]+?) of|sum of the (?P<n{0}>[a-z ]+?) over) " + sheet
-        first, second = total.format(1), total.format(2)
-        q = self.parse(rf"the (?:difference|gap) between {first} and {second}")
-        labels = [either(q, f"m{i}", f"n{i}") for i in (1, 2)]
-        sums = [sum(numbers(self.sheet(q[f"f{i}"], q[f"s{i}"]), labels[i - 1])) for i in (1, 2)]
-        return abs(sums[0] - sums[1])
-
-    def _py_output(self) -> object:
-        q = self.parse(r"the (?:number that (?P<f1>\S+) prints|output of (?P<f2>\S+)|result that (?P<f3>\S+) prints)")
-        return self.run(either(q, "f1", "f2", "f3"))
-
-    def _png_price(self) -> object:
-        prices = r"(?P<p1>\d+) crowns for each (?P<c1>\w+) and (?P<p2>\d+) crowns for each (?P<c2>\w+) tile"
-        q = self.parse(
-            r"the (?:total price of all|cost of the) \w+ and \w+ tiles in (?P<file>[\w.]+),? (?:together, )?at "
-            + prices
-        )
-        counts = tile_counts(self.bytes(q["file"]))
-        return int(q["p1"]) * counts[q["c1"]] + int(q["p2"]) * counts[q["c2"]]
-
-    def _web_gap(self) -> object:
-        one = rf"the (?P<a{{0}}>{ATTRIBUTE}) of the [a-z]+ (?P<e{{0}}>[A-Z].+)"
-        q = self.parse(f"the (?:difference|gap) between {one.format(1)} and {one.format(2)}")
-        return abs(int(self.fact(q["e1"], q["a1"])) - int(self.fact(q["e2"], q["a2"])))
-
-    def _web_chain(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<link>{ATTRIBUTE}) of whichever of the [a-z ]+? (?P<names>[A-Z].+) "
-            rf"has the (?P<more>higher|lower) (?P<by>{ATTRIBUTE})"
-        )
-        titles = {page.title for page in self.pages.values()}
-        halves = [(q["names"][: m.start()], q["names"][m.end() :]) for m in re.finditer(" and ", q["names"])]
-        (pair,) = (pair for pair in halves if set(pair) <= titles)
-        low, high = sorted(pair, key=lambda name: int(self.fact(name, q["by"])))
-        return self.fact(self.fact(high if q["more"] == "higher" else low, q["link"]), q["ask"])
-
-    def _web_convert(self) -> object:
-        rate = re.search(r" \(at ([\d.]+)[a-z ]+\)", self.core)
-        assert rate
-        core = self.core.replace(rate[0], "")
-        kinds = "airport|element|country|station|firm|ship"
-        titles = sorted((page.title for page in self.pages.values()), key=len, reverse=True)
-        kind, name = next((kind, t) for t in titles for kind in kinds.split("|") if f"the {kind} {t}" in core)
-        attribute = {
-            "airport": "elevation in feet",
-            "element": "melting point in kelvin",
-            "country": "area in square kilometres",
-            "station": "altitude in metres",
-            "firm": "revenue in thousand crowns",
-            "ship": "tonnage",
-        }[kind]
-        (extra,) = re.findall(r"\b(\d+) (?:feet|kelvin|square kilometres|metres|thousand crowns|tons)\b", core)
-        value = (Decimal(self.fact(name, attribute)) + int(extra)) * Decimal(rate[1])
-        return value if "decimal" in self.hint else value.quantize(Decimal(1), ROUND_HALF_UP)
-
-    def _html_shared(self) -> object:
-        both = r"both the (?P<a>\w+) list and the (?P<b>\w+) list in (?P<file>[\w.]+)"
-        q = self.parse(rf"the (?:only [a-z ]+ on|one [a-z ]+ that stands on) {both}")
-        text = self.bytes(q["file"]).decode()
-        lists = dict(re.findall(r"the (\w+) list:</p>\s*<ul>(.*?)</ul>", text, re.S))
-        one, other = (set(re.findall(r"<li>(.*?)</li>", lists[q[key]])) for key in "ab")
-        (name,) = one & other
-        return unescape(name)
-
-    # --- level 2 ------------------------------------------------------------------------------------------------
-
-    def _csv_top_web(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<key>[a-z]+) with the (?:highest|greatest) total (?P<m>[a-z ]+) over "
-            + r"the [a-z ]+?(?: (?:dated in|from the year) (?P<year>\d{4}))?"
-            + self._IN_FILE
-        )
-        totals: dict[str, int] = defaultdict(int)
-        for row in self.table(q["file"]):
-            if "year" in q and not any(re.fullmatch(rf"{q['year']}-\d\d-\d\d", value) for value in row.values()):
-                continue
-            totals[cell(row, q["key"])] += int(cell(row, q["m"]))
-        return self.fact(max(totals, key=lambda name: totals[name]), q["ask"])
-
-    def _xlsx_join_web(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<key>[a-z]+) with the highest (?P<a>[a-z ]+) "
-            r"(?:times|multiplied by) (?P<b>[a-z ]+) in (?P<file>[\w.-]+), "
-            r"whose sheets (?P<s1>[\w ]+) and (?P<s2>[\w ]+) are joined by [a-z]+"
-        )
-        one = {cell(row, q["key"]): int(cell(row, q["a"])) for row in self.sheet(q["file"], q["s1"])}
-        two = {cell(row, q["key"]): int(cell(row, q["b"])) for row in self.sheet(q["file"], q["s2"])}
-        return self.fact(max(one, key=lambda name: one[name] * two[name]), q["ask"])
-
-    def _docx_web_weighted(self) -> object:
-        patterns = {
-            "Element": r"the total price in crowns of the kilograms listed in (?P<file>[\w.]+), at the .*",
-            "Airport": r"the number of passengers in all the years listed in (?P<file>[\w.]+) together, .*",
-            "Country": r"the number of seeds that the countries in (?P<file>[\w.]+) need in total, .*",
-            "Town": r"the total weight in kilograms of the rations in (?P<file>[\w.]+), which every inhabitant .*",
-            "Firm": r"the total in crowns of the bonuses in (?P<file>[\w.]+), which every employee .*",
-            "Ship": r"the tons carried on all the trips listed in (?P<file>[\w.]+), .*",
+    def _top_product(self, node: Node) -> str:
+        values = {
+            line[node.noun]: Fraction(line[node.measure]) * Fraction(line[node.measure2])
+            for line in self.rows(node.rows)
         }
-        columns = {
-            "Element": "price per kilogram in crowns",
-            "Airport": "number of passengers per year",
-            "Country": "area in square kilometres",
-            "Town": "population",
-            "Firm": "number of employees",
-            "Ship": "tonnage",
-        }
-        (kind,) = (kind for kind, pattern in patterns.items() if re.fullmatch(pattern, self.core))
-        name = self.parse(patterns[kind])["file"]
-        if name.endswith(".docx"):
-            rows = [(row[kind], next(v for k, v in row.items() if k != kind)) for row in docx_table(self.bytes(name))]
-        else:
-            lines = [line.strip("| ").split(" | ") for line in self.words(name).splitlines() if " | " in line]
-            assert lines[0][0] == kind
-            rows = [(a, b) for a, b in lines[1:] if a != "---"]
-        assert len(rows) == 3
-        return sum(int(amount) * int(self.fact(entity, columns[kind])) for entity, amount in rows)
+        return (max if _high(node) else min)(values, key=lambda name: values[name])
 
-    def _pdf_web_days(self) -> object:
-        q = self.parse(
-            rf"the (?:number|count) of days from the (?P<a>{ATTRIBUTE}) of the [a-z]+ that (?P<file>[\w.]+) is about "
-            r"to the (?P<event>\w+) that (?P<file2>[\w.]+) reports"
-        )
-        entity, event, date = letter(self.words(q["file"]))
-        assert event == q["event"] and q["file"] == q["file2"]
-        return (day(date) - day(self.fact(entity, q["a"]))).days
+    # --- numbers ----------------------------------------------------------------------------------------------------
 
-    def _pdf_web_best(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ with the (?P<sup>highest|lowest) (?P<by>{ATTRIBUTE}) among "
-            r"the [a-z ]+? listed in (?P<file>[\w.]+)"
-        )
-        names = re.findall(r"^- \w+ \d: (.+)$", self.words(q["file"]), re.M)
-        assert len(names) == 3
-        values = {name: int(self.fact(name, q["by"])) for name in names}
-        chosen = (max if HIGH[q["sup"]] else min)(values, key=lambda name: values[name])
-        return self.fact(chosen, q["ask"])
+    def _literal(self, node: Node) -> Fraction:
+        return Fraction(node.int)
 
-    def _chart_csv_web(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ that has the (?P<sup>highest|tallest|lowest|shortest) bar in "
-            r"(?P<chart>[\w.]+), whose colours (?P<legend>[\w.]+) explains"
-        )
-        pixels = colour_counts(self.bytes(q["chart"]))  # bars are equally wide
-        colour = (max if HIGH[q["sup"]] else min)(pixels, key=lambda name: pixels[name])
-        (name,) = (list(row.values())[1] for row in self.table(q["legend"]) if row["Colour"] == colour)
-        return self.fact(name, q["ask"])
+    def _difference(self, node: Node) -> Fraction:
+        return abs(self.number(node.number) - self.number(node.number2))
 
-    def _png_csv_bill(self) -> object:
-        q = self.parse(
-            r"the (?:bill in crowns for all tiles in|total price in crowns of the tiles in) (?P<picture>[\w.]+) "
-            r"(?:at the prices in|by) (?P<prices>[\w.]+?),? "
-            r"(?:with the fee in (?P<t1>[\w.]+)|the fee in (?P<t2>[\w.]+) included)"
-        )
-        prices = {row["Colour"]: int(row["Price"]) for row in self.table(q["prices"])}
-        (fee,) = re.findall(r"delivery fee is (\d+) crowns", self.words(either(q, "t1", "t2")))
-        return int(fee) + sum(prices[colour] * count for colour, count in tile_counts(self.bytes(q["picture"])).items())
+    def _sum(self, node: Node) -> Fraction:
+        return self.number(node.number) + self.number(node.number2)
 
-    def _py_web(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the (?P<link>{ATTRIBUTE}) of the \w+ whose name (?P<file>[\w.]+) prints"
-        )
-        return self.fact(self.fact(self.run(q["file"]), q["link"]), q["ask"])
+    def _product(self, node: Node) -> Fraction:
+        return self.number(node.number) * self.number(node.number2)
 
-    def _docx_xlsx_refund(self) -> object:
-        one = r"the total refund on the [a-z ]+ in (?P<b1>[\w.-]+) by the rules in (?P<r1>[\w.]+)"
-        other = r"the sum that is refunded, by the rules in (?P<r2>[\w.]+), for the [a-z ]+ in (?P<b2>[\w.-]+)"
-        q = self.parse(f"{one}|{other}")
-        rules = self.words(either(q, "r1", "r2"))
-        condition = re.search(r"whose ([a-z ]+) is (.+), and for no others", rules)
-        rate = re.search(r"The refund is (\d+) percent of the ([a-z ]+)\.", rules)
-        assert condition and rate
-        import openpyxl
+    def _percent(self, node: Node) -> Fraction:
+        return self.number(node.number) * self.number(node.number2) / 100
 
-        book = either(q, "b1", "b2")
-        sheets = openpyxl.load_workbook(io.BytesIO(self.bytes(book))).sheetnames
-        assert len(sheets) == 2
-        rows = [row for sheet in sheets for row in self.sheet(book, sheet) if cell(row, condition[1]) == condition[2]]
-        return Decimal(sum(numbers(rows, rate[2])) * int(rate[1])) / 100
+    def _larger(self, node: Node) -> Fraction:
+        return max(self.number(node.number), self.number(node.number2))
 
-    def _md_csv_missing(self) -> object:
-        q = self.parse(
-            r"the [a-z ]+ (?:which are listed|that stand) in (?P<roster>[\w.-]+) but "
-            r"(?:in none of|not in) (?P<files>.+)"
-        )
-        text = self.words(q["roster"])
-        expected = set(re.findall(r"^- (.+)$|<li>(.+)</li>", text, re.M))
-        names = {a or unescape(b) for a, b in expected}
-        assert len(names) > 10
-        for file in re.split(", | and | or ", q["files"]):
-            names -= {value for row in self.table(file) for value in row.values()}
-        return ", ".join(sorted(names))
+    def _smaller(self, node: Node) -> Fraction:
+        return min(self.number(node.number), self.number(node.number2))
 
-    def _zip_final(self) -> object:
-        first = r" in the final table of (?P<z1>[\w.]+\.zip)"
-        second = r" in that table inside (?P<z2>[\w.]+\.zip) which its note calls final"
-        q = self.parse(f"{self._TOTAL}the [a-z ]+?{self._GROUP}(?:{first}|{second})")
-        members = unzipped(self.bytes(either(q, "z1", "z2")))
-        notes = [words(name, body) for name, body in members.items() if not name.endswith(".csv")]
-        (final,) = re.findall(r"Only ([\w.]+) has the final figures", "\n".join(notes))
-        (body,) = (body for name, body in members.items() if name.endswith("/" + final))
-        return sum(numbers(selected(delimited(body.decode(), ","), q), either(q, "m1", "m2")))
+    def _converted(self, node: Node) -> Fraction:
+        return Fraction(node.decimal) * self.number(node.number)
 
-    def _zip_letters_web(self) -> object:
-        q = self.parse(
-            rf"the (?P<ask>{ATTRIBUTE}) of the \w+ that had the (?P<order>first|earliest|last|latest) (?P<event>\w+) "
-            r"by the letters in (?P<file>[\w.]+)"
-        )
-        letters = [letter(words(name, body)) for name, body in unzipped(self.bytes(q["file"])).items()]
-        assert len(letters) == 3 and all(event == q["event"] for _, event, _ in letters)
-        letters.sort(key=lambda letter: letter[2], reverse=q["order"] in ("last", "latest"))
-        return self.fact(letters[0][0], q["ask"])
+    def _days(self, node: Node) -> Fraction:
+        days = (self.day(node.date2) - self.day(node.date)).days
+        assert days > 0
+        return Fraction(days)
+
+    # --- media ------------------------------------------------------------------------------------------------------
+
+    def _tiles(self, node: Node) -> Fraction:
+        return Fraction(gaia_media.tiles(self.file(node.file)[1])[node.colour])
+
+    def _bill(self, node: Node) -> Fraction:
+        prices = {line["colour"]: int(line["price"]) for line in table(*self.file(node.file2))}
+        counts = gaia_media.tiles(self.file(node.file)[1])
+        return Fraction(sum(prices[colour] * count for colour, count in counts.items()))
+
+    def _bar(self, node: Node) -> Fraction:
+        (height,) = (h for colour, h, _ in gaia_media.bars(self.file(node.file)[1]) if colour == node.colour)
+        return Fraction(height)
+
+    def _labelled_bar(self, node: Node) -> Fraction:
+        said = node.quoted.strip('"')
+        (height,) = (h for _, h, label in gaia_media.bars(self.file(node.file)[1]) if label == said)
+        return Fraction(height)
+
+    def _labelled_top_bar(self, node: Node) -> str:
+        return self._top_bar(node, node.file)[2]
+
+    def _legend_bar(self, node: Node) -> str:
+        colour = self._top_bar(node, node.file2)[0]
+        lines = table(*self.file(node.file))
+        (line,) = (line for line in lines if line["colour"] == colour)
+        (name,) = (value for label, value in line.cells.items() if label != "colour")
+        return name
+
+    def _top_bar(self, node: Node, file: Node) -> tuple[str, int, str]:
+        return (max if _high(node) else min)(gaia_media.bars(self.file(file)[1]), key=lambda bar: bar[1])
+
+    def _tones(self, node: Node) -> Fraction:
+        return Fraction(gaia_media.tones(self.file(node.file)[1])[node.pitch])
+
+    def _qr(self, node: Node) -> str:
+        return gaia_media.qr(self.file(node.file)[1])
+
+    def _morse(self, node: Node) -> str:
+        return gaia_media.morse(self.file(node.file)[1])
+
+    def _dialled(self, node: Node) -> str:
+        return gaia_media.dialled(self.file(node.file)[1])
+
+    def _lettered(self, node: Node) -> str:
+        return _after_colon("\n".join(gaia_media.lettering(self.file(node.file)[1])))
+
+    def _printed(self, node: Node) -> str:
+        """What a program prints; it is run without the other files, and must not need them."""
+        source = self.file(node.file)[1]
+        done = subprocess.run([sys.executable, "-I", "-"], input=source, capture_output=True, timeout=20, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.decode().strip()
+
+    def _spreadsheet_cell(self, node: Node) -> str:
+        rows, _ = grids(self.file(node.file)[1])[node.sheet]
+        y, x = address(node.cell)
+        return rows[y - 1][x - 1]
+
+    # --- documents --------------------------------------------------------------------------------------------------
+
+    def _stated(self, node: Node) -> str:
+        return _statement(self.document(node.file).text, node.quantity)
+
+    def _noted(self, node: Node) -> str:
+        return _statement(self.document(node.file).notes, node.quantity)
+
+    def _subject(self, node: Node) -> str:
+        entity, _, _ = _letter(self.document(node.file))
+        return self._of_kind(node.noun, entity)
+
+    def _event_date(self, node: Node) -> str:
+        _, event, date = _letter(self.document(node.file))
+        assert event == node.event
+        return date
+
+    def _event_order(self, node: Node) -> str:
+        found = [_letter(document(name, data)) for name, data in members(*self.file(node.file)).items()]
+        assert len(found) > 2 and all(event == node.event for _, event, _ in found)
+        return (min if node.order in ("first", "earliest") else max)(found, key=lambda letter: letter[2])[0]
+
+    def _shared(self, node: Node) -> str:
+        lists: dict[str, set[str]] = {}
+        current = ""
+        for kind, text in self.document(node.file).parts:
+            if match := re.search(r"\b(\w+) list:$", str(text)) if kind == "text" else None:
+                current = match[1]
+                lists[current] = set()
+            elif kind == "item":
+                lists[current].add(text)
+        (name,) = lists[node.list] & lists[node.list2]
+        return name
+
+    def _missing(self, node: Node) -> list[str]:
+        names = set(self._listed(node.file))
+        assert len(names) > 3
+        for file in node.files:
+            here = set(self._listed(file))
+            assert here & names, "a file that says nothing about them"
+            names -= here
+        return sorted(names)
+
+
+def _high(node: Node) -> bool:
+    assert node.superlative in (*HIGH, *LOW, "earliest", "latest")
+    return node.superlative in (*HIGH, "latest")
+
+
+def _plain(value: str) -> str:
+    """A fact: a number without its unit, or a text."""
+    number = re.match(r"-?\d+(?:\.\d+)?(?= [a-z]|$)", value)
+    return number[0] if number else value
+
+
+def _sortable(value: str) -> Any:
+    return value if re.fullmatch(r"\d{4}-\d\d-\d\d", value) else Fraction(_plain(value))
+
+
+def _date(line: Line) -> str:
+    """The cell of the only column of dates."""
+    (found,) = (value for value in line.cells.values() if re.fullmatch(r"\d{4}-\d\d-\d\d", value))
+    return found
+
+
+def _line(version: tuple[str, bytes], label: str) -> str:
+    """What a version of a document says after the label."""
+    (found,) = re.findall(rf"^{label}: (.+)$", document(*version).text, re.M)
+    return found
+
+
+def _statement(text: str, quantity: str) -> str:
+    """What the sentence about a quantity says, without its unit."""
+    (found,) = re.findall(rf"\bThe {quantity} is (.+?)\.(?:\s|$)", text)
+    return _plain(found)
+
+
+def _letter(found: Document) -> tuple[str, str, str]:
+    """Entity, event and date."""
+    subject = re.search(r"Subject: (\w+) of (.+)", found.text)
+    date = re.search(r"The (\w+) took place on (\d{4}-\d\d-\d\d)\.", found.text)
+    assert subject and date and subject[1] == date[1]
+    return subject[2].strip(), subject[1], date[2]
+
+
+def _after_colon(text: str) -> str:
+    return text.rpartition(": ")[2].strip()
