@@ -117,6 +117,24 @@ def merging(draft: Draft, records: Records, box: Box | None = None) -> Rows:
     return sheet_rows(draft, records, file, sheet)
 
 
+def scoring(draft: Draft, records: Records, label: str, box: Box | None = None) -> Rows:
+    """The records on a sheet with one more column, ``label``, which formulas give; a column that they use is hidden."""
+    header = list(records.rows[0])
+    one, other = draft.some([measure.label for measure in records.ledger.measures], 2)
+    factor = draft.rng.randrange(2, 9)
+    rows = tuple({**row, label: int(row[one]) + factor * int(row[other])} for row in records.rows)
+    first, second = (f"{'ABCDEFGH'[header.index(name)]}{{row}}" for name in (one, other))
+    sheet = draft.pick(("Data", "Records", "Register", "List"))
+    shown = Sheet(
+        (*header, label),
+        tuple(tuple(row.values()) for row in rows),
+        hidden_columns=(other,),
+        formulas={label: f"={first}+{factor}*{second}"},
+    )
+    file = draft.put(f"{records.stem(draft)}.xlsx", Book(((sheet, shown),)), box)
+    return sheet_rows(draft, replace(records, rows=rows), file, sheet)
+
+
 def together(draft: Draft, parts: Sequence[Rows], file: File, sheets: Sequence[str]) -> Rows:
     """The rows of two sheets of one workbook as one."""
     one, other = parts
@@ -152,5 +170,15 @@ def rows_of(records: Records, place: str, read: PlanStep, file: File) -> Rows:
 
 __all__ = ["EVENTS", "PITCHES", "PROSE", "TABLES", "TILE_COLOURS", "Chart", "Letter", "Tiles", "Tones", "chart"]
 __all__ += ["database", "dated_letter", "hiding", "letter", "listed_names", "mail_box", "merging", "name_list"]
-__all__ += ["read_document", "read_letter", "rows_of", "sheet_rows", "stated", "statements", "stating", "table_read"]
+__all__ += [
+    "read_document",
+    "read_letter",
+    "rows_of",
+    "scoring",
+    "sheet_rows",
+    "stated",
+    "statements",
+    "stating",
+    "table_read",
+]
 __all__ += ["tabulated", "tiles", "together", "tones"]

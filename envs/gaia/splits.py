@@ -52,6 +52,7 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "sqlite-top": "test",
         "wav-morse": "test",
         "web-convert": "test",
+        "xlsx-score": "test",
         "xlsx-sheets-gap": "test",
         "xml-average": "test",
         # level 2

@@ -6,7 +6,7 @@ from envs.gaia.ledgers import Records, draw_ledger, draw_records
 from envs.gaia.makers import measure
 from envs.gaia.operators import average, gap, in_year, ranked, spread, top_group, total, where
 from envs.gaia.render import Book
-from envs.gaia.sources import database, hiding, merging, sheet_rows, tabulated
+from envs.gaia.sources import database, hiding, merging, scoring, sheet_rows, tabulated
 from envs.gaia.templates import template
 from envs.gaia.terms import Draft, Question, Rows, Term
 
@@ -32,8 +32,9 @@ def xlsx_rank(draft: Draft) -> Question:
     names = draft.some(("North", "South", "East", "West", "Centre"), 3)
     parts = [draw_records(draft, draft.rng.randrange(10, 22), ledger=ledger) for _ in names]
     sheets = tuple((name, part.sheet()) for name, part in zip(names, parts, strict=True))
-    book = draft.put(f"{parts[0].stem(draft)}.xlsx", Book(sheets))
     chosen = draft.rng.randrange(len(names))
+    hidden = tuple(draft.some(names, draft.rng.randrange(2)))  # it may be the one that is asked about
+    book = draft.put(f"{parts[0].stem(draft)}.xlsx", Book(sheets, hidden))
     return draft.ask(any_rank(draft, parts[chosen], sheet_rows(draft, parts[chosen], book, names[chosen])))
 
 
@@ -66,6 +67,15 @@ def xlsx_merged(draft: Draft) -> Question:
     records = draw_records(draft, draft.rng.randrange(18, 34))
     rows = of_group(draft, records, merging(draft, records))
     return draft.ask(draft.pick((total, spread))(draft, rows, measure(draft, records)))
+
+
+@template("xlsx-score", level=1)
+def xlsx_score(draft: Draft) -> Question:
+    """A number from a column that formulas give."""
+    records = draw_records(draft, draft.rng.randrange(16, 30))
+    label = draft.pick(("Score", "Points", "Rating"))
+    rows = of_group(draft, records, scoring(draft, records, label))
+    return draft.ask(draft.pick((total, spread, average))(draft, rows, label))
 
 
 @template("sqlite-total", level=1)

@@ -33,8 +33,7 @@ def toolchain():
 def test_the_plan_shows_its_facts(template: str, flavour: str, toolchain: Toolchain) -> None:
     split = templates()[template].split
     source = GaiaTasks(split)
-    for number in (31, 32) if flavour in TRAINING_FLAVOURS else (31,):
-        task = source.get(f"gaia/{split}/{flavour}/{template}/{number:06d}")
-        play(toolchain, task.public, partial(source.setup, task), task.plan, task.id)
-        verdict = source.score(task, task.plan[-1].arguments["answer"])
-        assert verdict is not None and verdict.value == 1.0
+    task = source.get(f"gaia/{split}/{flavour}/{template}/000031")
+    play(toolchain, task.public, partial(source.setup, task), task.plan, task.id)
+    verdict = source.score(task, task.plan[-1].arguments["answer"])
+    assert verdict is not None and verdict.value == 1.0
