@@ -28,6 +28,7 @@ from aworld_gym.cli_support import (
     see_current_folder,
     server_tools,
 )
+from aworld_gym.cli_synth import synth
 from aworld_gym.doctor import adapters_here
 from aworld_gym.errors import ConfigError
 
@@ -217,6 +218,9 @@ def doctor(
         out.result(report(probe=not fast, say=out.note), show=out.findings)
 
 
+app.command()(synth)
+
+
 def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[str, Any]:
     from aworld_gym.policies import SECRETS
 
@@ -225,7 +229,7 @@ def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[st
         "env_id": choice.spec.id,
         "env_kwargs": choice.kwargs,
         "split": choice.setting("split"),
-        "scorer": choice.setting("scorer"),
+        "scorer": choice.scorer,
         "policy": policy,
         "policy_args": shown,
     }

@@ -170,7 +170,7 @@ class Output:
             "scorer": value["scorer"] or "the env's own",
             **({"split": str(value["split"])} if value["split"] is not None else {}),
             **({"manifest": f"{listed['name']}, {listed['tasks']} tasks, {listed['hash'][:19]}"} if listed else {}),
-            "k": f"{k} of each task" if k else "none scored",
+            "k": f"{k} of each task" if k else "none scored" + (_UNSCORED if value["valid"] else ""),
             "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
             "episodes": f"{value['episodes']} ({value['invalid']} invalid, {value['retried']} attempts retried)",
             "mean return": _number(value["mean_return"]),
@@ -214,6 +214,20 @@ class Output:
         rows["logged"] = f"{len(value['metrics'])} lines of {len(logged)} numbers; --json prints them all"
         for name, text in rows.items():
             table.add_row(name, _plain(text))
+        self._console.print(table)
+
+    def synthesis(self, value: Mapping[str, Any]) -> None:
+        """A synthesis for people: how many tasks, and what the others fell at."""
+        from aworld_gym.synth import GATES
+
+        table = Table(title=f"tasks proposed by {value['model']}", show_header=False)
+        table.add_row("accepted", f"{value['accepted']} of {value['wanted']} wanted, in {_plain(value['output'])}")
+        table.add_row("proposals", f"{value['proposals']} in {value['rounds']} rounds")
+        for gate, count in value["fell"].items():
+            table.add_row(gate, _plain(f"{count}: {GATES[gate]}"))
+        table.add_row("log", _plain(value["log"]))
+        if value["stopped"]:
+            table.add_row("stopped early", _plain(value["stopped"]))
         self._console.print(table)
 
     def findings(self, value: Mapping[str, Any]) -> None:
@@ -323,6 +337,9 @@ def _stderr(text: str, style: str | None = None) -> None:
 
 def _say_error(text: str) -> None:
     _stderr(f"error: {text}", style="bold red")
+
+
+_UNSCORED = ": these tasks have no true answer here, so there is no reward either"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -32,6 +32,8 @@ class EnvChoice:
     spec: EnvSpec
     kwargs: Mapping[str, Any]
     """Those given here; the spec may hold more."""
+    scorer: str | None = None
+    """By what its task source scores, where that has a name."""
 
     def setting(self, name: str) -> Any:
         """The value of an argument that the env is made with, defaults included; None where it takes no such one."""
@@ -71,8 +73,10 @@ def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None
                 hint = did_you_mean(name, parameters)
                 raise ConfigError(f"{spec.id} takes no argument {name!r}; it takes {', '.join(parameters)}.{hint}")
     spec.kwargs.update(kwargs)
-    make_tool_env(spec).close()
-    return EnvChoice(spec, kwargs)
+    env = make_tool_env(spec)
+    scorer = getattr(env.get_wrapper_attr("tasks"), "scorer", None)
+    env.close()
+    return EnvChoice(spec, kwargs, scorer if isinstance(scorer, str) else None)
 
 
 def choose_manifest(choice: EnvChoice, named: str | None) -> tuple[EnvChoice, Manifest | None]:

@@ -86,7 +86,8 @@ class Metrics:
 
         ``episodes`` = ``valid`` + ``invalid``; ``retried`` counts the invalid attempts that a later attempt
         replaced. ``failures`` counts all invalid attempts by what spoiled them
-        (:data:`~aworld_gym.errors.INFRA_KINDS` for infrastructure). ``success_rate`` is the share of valid, scored
+        (:data:`~aworld_gym.errors.INFRA_KINDS` for infrastructure). ``scored`` counts the valid episodes with a score:
+        those of tasks without a true answer have none. ``success_rate`` is the share of valid, scored
         episodes with score 1, and ``success_ci95`` its 95 % interval (:func:`success_interval`); an episode that
         ended without an answer (outcome ``no_answer``, ``max_turns``, ...) is scored and is no success.
 
@@ -111,6 +112,7 @@ class Metrics:
             "episodes": len(rows),
             "valid": len(valid),
             "invalid": len(rows) - len(valid),
+            "scored": len(scored),
             "retried": len(self._rows) - len(rows),
             "failures": dict(sorted(Counter(row.failure for row in self._rows if row.failure is not None).items())),
             "success_rate": _mean([_success(row) for row in scored]),

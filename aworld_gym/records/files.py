@@ -15,7 +15,7 @@ import base64
 import binascii
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -43,6 +43,12 @@ class RecordFile:
             target.write_bytes(self.content or b"")
         else:
             shutil.copyfile(self.path, target)
+
+
+def write_all(files: Iterable[RecordFile], workspace: Path) -> None:
+    """Put all of them into the workspace."""
+    for file in files:
+        file.write(workspace)
 
 
 def files_of(value: Any, folder: Path | None, *, inside: bool) -> tuple[RecordFile, ...]:

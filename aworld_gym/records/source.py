@@ -13,7 +13,7 @@ from typing import Any
 
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.imports import load
-from aworld_gym.records.files import RecordFile, files_of
+from aworld_gym.records.files import RecordFile, files_of, write_all
 from aworld_gym.records.rows import Row, read_rows
 from aworld_gym.records.verdicts import Scorer, check_truth, scorer_of
 from aworld_gym.tasks import TaskList
@@ -61,8 +61,7 @@ class RecordTasks(TaskList):
 
     def setup(self, task: Task, workspace: Path) -> None:
         """Write the task's files into the workspace."""
-        for file in self._files.get(task.id, ()):
-            file.write(workspace)
+        write_all(self._files.get(task.id, ()), workspace)
 
 
 def from_records(

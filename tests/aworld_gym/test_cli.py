@@ -450,3 +450,18 @@ def test_importing_the_package_imports_no_client_and_no_terminal_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_eval_of_tasks_without_true_answers_says_that_nothing_was_scored(run, tmp_path):
+    folder = tmp_path / "2023/test"
+    folder.mkdir(parents=True)
+    row = {"task_id": "a", "Question": "Who?", "Level": 1, "Final answer": "?", "file_name": ""}
+    (folder / "metadata.jsonl").write_text(json.dumps(row) + "\n")
+    args = ("eval", "AWorld/Gaia-v0", "-k", f"dataset={tmp_path}", "-k", "split=test", "--policy", "random")
+    args += ("--episodes", "2")
+    code, out, _ = run(*args, "--json")
+    found = only_json(out)
+    assert code == 0 and found["scorer"] == "official" and found["split"] == "test"
+    assert (found["valid"], found["scored"], found["success_rate"], found["mean_score"]) == (2, 0, None, None)
+    code, out, _ = run(*args)
+    assert code == 0 and "none scored" in out and "no true answer" in " ".join(out.split())
