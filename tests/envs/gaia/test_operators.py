@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import random
+import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from aworld_gym.types import PlanStep
 from envs.gaia import operators
-from envs.gaia.terms import Draft, Reject, Rows, Term, joined, merged
+from envs.gaia.terms import Draft, Reject, Rows, Term, joined, merged, quoted
 from envs.gaia.tools.calculator import evaluate
 from envs.gaia.world import world
 
@@ -170,3 +172,157 @@ def test_a_call_is_planned_once_and_shows_all_that_its_uses_need() -> None:
 def test_lists_in_words() -> None:
     assert [joined(list("abc"[:n])) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
     assert joined(["a", "b"], "or") == "a or b"
+
+
+# --- numbers and dates -------------------------------------------------------------------------------------------
+
+small = st.integers(2, 100_000)
+
+
+@given(small, small, st.integers(0, 5))
+def test_arithmetic_is_the_calculators_and_said_of_both(one: int, other: int, seed: int) -> None:
+    a, b = (
+        Term("int", value, f"the {word}", needs=frozenset({word})) for value, word in ((one, "one"), (other, "two"))
+    )
+    for make, value in (
+        (operators.plus, one + other),
+        (operators.gap, abs(one - other)),
+        (operators.times, one * other),
+        (operators.extreme, max(one, other)),
+    ):
+        try:
+            term = make(draft(seed), a, b)
+        except Reject:
+            assert make in (operators.gap, operators.extreme) and abs(one - other) < max(one, other) / 50
+            continue
+        assert term.value == value == int(evaluate(term.expression))
+        assert term.needs == {"one", "two"} and "the one" in term.phrase and "the two" in term.phrase
+        assert term.settled().steps[-1].shows == (str(value),) and not term.settled().expression
+
+
+@given(small, small, small)
+def test_expressions_within_expressions_keep_their_order(one: int, two: int, three: int) -> None:
+    a, b, c = (Term("int", value, f"the {value}") for value in (one, two, three))
+    term = operators.times(draft(), operators.plus(draft(), a, b), operators.plus(draft(), b, c))
+    assert int(evaluate(term.expression)) == (one + two) * (two + three) == term.value
+    assert len(term.settled().steps) == 1  # one call for all of it
+
+
+@given(st.integers(2, 90), st.integers(100, 10**6))
+def test_shares_are_the_calculators(rate: int, whole: int) -> None:
+    try:
+        term = operators.percent(draft(), Term("int", rate, "the rate"), Term("int", whole, "the sum")).settled()
+    except Reject:
+        assert rate * whole % 10 == 0 or rate * whole <= 100
+        return
+    assert Fraction(term.value) == Fraction(rate * whole, 100)
+    assert evaluate(term.steps[-1].arguments["expression"]) == term.value
+
+
+def test_factors_that_change_nothing_are_refused() -> None:
+    for value in (0, 1):
+        with pytest.raises(Reject):
+            operators.times(draft(), Term("int", value, "a"), Term("int", 7, "b"))
+
+
+# --- selections by what a term says ------------------------------------------------------------------------------
+
+
+def found_in(some: Rows) -> set[str]:
+    """References of the rows that the SQL conditions select, and, checked on the way, those that the tests do."""
+    base = rows([int(row["Load"]) for row in ALL.rows], "abc")
+    labels = list(base.rows[0])
+    with sqlite3.connect(":memory:") as database:
+        columns = ", ".join(f"{quoted(label)} {'INTEGER' if label == 'Load' else 'TEXT'}" for label in labels)
+        database.execute(f"CREATE TABLE log ({columns})")
+        marks = ", ".join("?" * len(labels))
+        database.executemany(f"INSERT INTO log VALUES ({marks})", [tuple(row.values()) for row in base.rows])
+        query = replace(some, table="log").query(quoted("Reference")).arguments["sql"]
+        selected = {reference for (reference,) in database.execute(query)}
+    texts = [{label: str(value) for label, value in row.items()} for row in base.rows]
+    assert {row["Reference"] for row in texts if all(eval(test, {"row": row}) for test in some.tests)} == selected  # noqa: S307
+    return selected
+
+
+ALL = rows([100 * n + n * n for n in range(1, 25)], "abc")
+
+
+@pytest.mark.parametrize(
+    ("select", "chosen"),
+    [
+        (lambda d, r: operators.where(d, r, "Cargo", "b"), lambda row: row["Cargo"] == "b"),
+        (lambda d, r: operators.where_term(d, r, "Cargo", WORD), lambda row: row["Cargo"] == "a"),
+        (lambda d, r: operators.in_year(d, r), lambda row: row["Sailed"][:4] in ("2020", "2021")),
+        (lambda d, r: operators.bounded(d, r, "Load", NUMBER), lambda row: row["Load"] > 1400),
+        (lambda d, r: operators.bounded(d, r, "Load", NUMBER, above=False), lambda row: row["Load"] < 1400),
+        (lambda d, r: operators.since(d, r, DATE), lambda row: row["Sailed"] > "2020-06-01"),
+        (lambda d, r: operators.since(d, r, DATE, after=False), lambda row: row["Sailed"] < "2020-06-01"),
+    ],
+)
+def test_a_selection_is_the_same_in_words_python_and_sql(select, chosen) -> None:
+    some = select(draft(3), ALL)
+    references = {row["Reference"] for row in some.rows}
+    assert references == found_in(some) < {row["Reference"] for row in ALL.rows}
+    assert all(chosen(row) for row in some.rows)
+    assert some.phrase(draft()) == f"the voyages in log.csv {some.filters[0]}"
+
+
+def step(tool: str) -> PlanStep:
+    return PlanStep(tool, {"path": tool}, ("x",))
+
+
+WORD = Term("text", "a", "the word", (step("read_qr"),), frozenset({"code.png"}))
+NUMBER = Term("int", 1400, "the number", (step("decode_audio"),), frozenset({"call.wav"}))
+DATE = Term("date", "2020-06-01", "the date", (step("read_qr"),), frozenset({"day.png"}))
+
+
+def test_what_a_selection_learns_comes_first_and_is_needed() -> None:
+    some = operators.bounded(draft(), operators.where(draft(), ALL, "Cargo", "b", least=2), "Load", NUMBER, least=2)
+    term = operators.total(draft(), some, "Load")
+    assert [one.tool for one in term.steps] == ["decode_audio", "read_table"]
+    assert term.needs == {"log.csv", "call.wav"}
+    assert term.phrase.endswith(("above the number", "is more than the number"))
+
+
+def test_bounds_near_a_row_are_refused() -> None:
+    near = Term("int", ALL.rows[5]["Load"] + 1, "the number")
+    with pytest.raises(Reject, match="near tie"):
+        operators.bounded(draft(), ALL, "Load", near)
+    with pytest.raises(Reject, match="that very day"):
+        operators.since(draft(), ALL, Term("date", "2020-01-01", "the date"))
+
+
+def test_a_record_is_found_by_its_reference() -> None:
+    code = Term("code", "V-7", "the code", (step("read_qr"),), frozenset({"code.png"}))
+    term = operators.referenced(draft(), ALL, code, "Load")
+    assert term.value == ALL.rows[7]["Load"] and term.needs == {"log.csv", "code.png"}
+    assert "the voyage in log.csv whose reference is the code" in term.phrase
+    database = replace(ALL, table="log", place="in table log of a.sqlite")
+    *_, query = operators.referenced(draft(), database, code, "Load").steps
+    assert query.arguments["sql"] == """SELECT "Reference", "Load" FROM "log" WHERE "Reference" = 'V-7'"""
+
+
+# --- the atlas -----------------------------------------------------------------------------------------------------
+
+
+def test_an_entity_found_by_its_code_is_not_searched_for_again() -> None:
+    where = world("synthetic", 0)
+    table = where.tables["town"]
+    row, code = table.rows[0], table.column("code")
+    found = operators.coded(draft(), table, code, Term("code", row["code"], "the code", (step("read_qr"),)))
+    term = operators.fact(draft(), found, table, table.column("population"))
+    assert term.value == row["population"]
+    assert [one.tool for one in merged(term.steps)] == ["read_qr", "search", "open_page"]
+    assert operators.called(draft(), table, Term("text", row["name"], "the name")).value == row["name"]
+
+
+def test_the_best_of_some_has_no_near_rival() -> None:
+    where = world("synthetic", 0)
+    table = where.tables["town"]
+    column = table.column("population")
+    order = sorted(table.rows, key=lambda row: row["population"])
+    names = [order[0]["name"], order[len(order) // 2]["name"], order[-1]["name"]]
+    found = {
+        operators.best(draft(seed), table, column, operators.listed_entities(table, names)).value for seed in range(8)
+    }
+    assert found == {names[0], names[-1]}
