@@ -436,7 +436,7 @@ HINTS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 ROLES: Mapping[str, Sequence[str]] = MappingProxyType(
     {
-        "entity": ("the candidate", "the nominee", "the suspect", "the runner-up", "the favourite"),
+        "entity": ("the candidate", "the contender", "the suspect", "the runner-up", "the favourite"),
         "date": ("the key date", "the cut-off day", "the reference day", "the day in question"),
         "number": ("the base figure", "the other figure", "the quota", "the extra figure"),
         "text": ("the cue", "the token", "the passphrase", "the keyword"),
