@@ -85,6 +85,19 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "xml-rank-web": "test",
         "zip-code-sqlite": "test",
         "zip-letters-web": "test",
+        # level 3
+        "finalists": "train",
+        "ledger-trail": "train",
+        "revision-day": "train",
+        "revision-days": "train",
+        "revision-gap": "train",
+        "revision-rate": "train",
+        "issuer-bill": "validation",
+        "two-histories": "validation",
+        "weights-in-force": "validation",
+        "bounded-ledger": "test",
+        "revision-larger": "test",
+        "roster-missing": "test",
     }
 )
 """Every template's split. A template that is not here cannot be registered."""

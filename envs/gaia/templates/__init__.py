@@ -15,7 +15,17 @@ from types import MappingProxyType
 from envs.gaia.splits import TEMPLATE_SPLITS
 from envs.gaia.terms import Draft, Question
 
-_MODULES = ("archives", "atlas", "combined", "documents", "lookups", "media", "tables")
+_MODULES = (
+    "archives",
+    "atlas",
+    "combined",
+    "documents",
+    "level3_revisions",
+    "level3_trails",
+    "lookups",
+    "media",
+    "tables",
+)
 
 _registry: dict[str, Template] = {}
 
@@ -35,7 +45,7 @@ def template(name: str, *, level: int) -> Callable[[Callable[[Draft], Question]]
 
     Args:
         name: a key of ``TEMPLATE_SPLITS``.
-        level: 1 or 2, as GAIA counts them; what that means is checked for every task that is made.
+        level: 1, 2 or 3 as GAIA counts them (:mod:`envs.gaia.levels`); checked for every task that is made.
     """
 
     def register(make: Callable[[Draft], Question]) -> Callable[[Draft], Question]:
