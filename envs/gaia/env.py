@@ -44,8 +44,9 @@ class GaiaEnv(ToolEnv):
     Args:
         split: ``"train"``, ``"validation"`` or ``"test"``; the latter two hold out templates, entities and seeds.
         level: 1, 2 or 3 as GAIA counts them (:mod:`envs.gaia.levels`); all where None.
-        world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None. With ``preset="mini"``:
-            ``"seen"`` (new tasks on the training words) or ``"unseen"`` words, see :class:`envs.gaia.mini.MiniTasks`.
+        world: ``"shifted"`` (real names, permuted values) or ``"synthetic"``; both where None. ``"real"`` has facts as
+            they are (DATA.md), for show and evaluation: a model may know them. With ``preset="mini"``: ``"seen"`` (new
+            tasks on the training words) or ``"unseen"`` words, see :class:`envs.gaia.mini.MiniTasks`.
         dataset: the folder of the real GAIA data set (:class:`envs.gaia.dataset.GaiaDataset`); its questions are
             played instead of the embedded world's, with ``split="validation"`` or ``"test"``. The test split's answers
             are not public: no reward, and a score of None. The local web is not offered; for a live one see
