@@ -245,6 +245,8 @@ class Output:
         table.add_row("GPU", _plain("\n".join(value["gpu"]["devices"]) or "none"))
         for name, version in value["node"].items():
             table.add_row(name, version or "not here")
+        for row in value["services"]:
+            table.add_row(row["what"], _plain(f"{'ready' if row['ready'] else 'off'}: {row['detail']}"))
         for name, setting in value["endpoint"].items():
             table.add_row(name, _plain(setting or "not set"))
         self._console.print(table)

@@ -21,9 +21,12 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from aworld_gym.errors import describe
+
 DISTRIBUTION = "aworld-gym"
 CORE = ("gymnasium", "mcp", "numpy", "openai", "jsonschema", "typer", "rich")
 OTHERS = ("torch", "transformers", "trl", "verl", "ms-swift", "vllm", "peft", "datasets", "accelerate", "ray")
+SERVICES = "aworld_gym.doctor"
 PROBE_TIMEOUT_S = 120.0
 _COMMAND_TIMEOUT_S = 20.0
 _HOME = Path(__file__).resolve().parent.parent
@@ -76,6 +79,7 @@ def report(*, probe: bool = True, say: Callable[[str], None] = lambda text: None
             "LLM_API_KEY": "set" if os.environ.get("LLM_API_KEY") else None,
         },
         "foreign_packages": names,
+        "services": services(),
     }
     found["problems"] = list(_problems(found))
     return found
@@ -121,6 +125,20 @@ def isolation() -> dict[str, Any]:
         return {"mechanism": "unknown", "confined": False, "detail": f"the GAIA tools cannot be imported: {error}"}
     found = in_force()
     return {"mechanism": found.mechanism, "confined": found.confined, "detail": found.detail}
+
+
+def services() -> list[dict[str, Any]]:
+    """What optional servers of the installed envs can start: rows of ``what``, ``ready`` and ``detail``.
+
+    An env tells of them through an entry point of the group ``aworld_gym.doctor``, a function that gives such rows.
+    """
+    rows: list[dict[str, Any]] = []
+    for point in sorted(metadata.entry_points(group=SERVICES), key=lambda point: point.name):
+        try:
+            rows += point.load()()
+        except Exception as error:  # somebody else's: it is reported, and the others are asked
+            rows.append({"what": point.name, "ready": False, "detail": f"its check failed: {describe(error)}"})
+    return rows
 
 
 def gpus() -> dict[str, Any]:

@@ -136,3 +136,14 @@ def test_problems_name_their_fix(monkeypatch):
     assert any("CPU build" in what for what in told) and any("npx" in what for what in told)
     assert told["AWorld/Gaia-v0 lacks gaia-thing is not installed"] == "pip install 'aworld-gym[gaia]'"
     assert found["gpu"]["devices"] == ["H200, 141 GB, 580"]
+
+
+def test_other_envs_tell_of_their_servers(tmp_path):
+    distribution(tmp_path, "third-party")
+    code = "def rows():\n    return [{'what': 'their server', 'ready': True, 'detail': 'x'}]\n"
+    (tmp_path / "third_party.py").write_text(code)
+    points = "[aworld_gym.doctor]\na-broken-one = no_such_module:rows\nb-fine-one = third_party:rows\n"
+    (tmp_path / "third_party-1.0.dist-info" / "entry_points.txt").write_text(points)
+    rows = {row["what"]: row for row in report(tmp_path, cwd=tmp_path.parent)["services"]}
+    assert rows["their server"]["ready"]
+    assert not rows["a-broken-one"]["ready"] and "no_such_module" in rows["a-broken-one"]["detail"]
