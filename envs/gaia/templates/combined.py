@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from dataclasses import replace
 
 from envs.gaia.carriers import carry, what_of
 from envs.gaia.ledgers import Records, draw_ledger, draw_records
 from envs.gaia.makers import NUMBERS, choose, measure
 from envs.gaia.operators import (
+    MARGIN,
     bounded,
     days_between,
     fact,
@@ -159,8 +161,8 @@ def morse_sqlite_slides(draft: Draft) -> Question:
 def _bounded_by(draft: Draft, rows: Rows, label: str, carrier: str, *, above: bool = True) -> Rows:
     """The rows with more (or less) than a number that a medium carries, which lies between two of them."""
     values = sorted(int(row[label]) for row in rows.rows)
-    place = draft.rng.randrange(len(values) // 4, 3 * len(values) // 4)
-    bound = (values[place] + values[place + 1]) // 2
+    middle = itertools.pairwise(values[len(values) // 5 : -len(values) // 5])
+    bound = draft.pick([(low + high) // 2 for low, high in middle if high - low > 5 * MARGIN * high])
     return bounded(draft, rows, label, carry(draft, carrier, "number", bound), above=above)
 
 

@@ -100,7 +100,7 @@ CARRIED = st.one_of(
 
 
 @pytest.mark.parametrize("carrier", list(CARRIERS))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(carried=CARRIED, seed=st.integers(0, 10**6))
 def test_what_is_carried_is_read(carrier: str, toolchain: Toolchain, carried: tuple[str, str], seed: int) -> None:
     what, value = carried

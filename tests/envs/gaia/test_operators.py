@@ -21,6 +21,12 @@ from envs.gaia.world import world
 numbers = st.lists(st.integers(1, 100_000), min_size=4, max_size=12, unique=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _world_is_there() -> None:
+    """Making it is no part of the time that an example may take."""
+    world("synthetic", 0)
+
+
 def draft(seed: int = 0) -> Draft:
     return Draft(random.Random(seed), world("synthetic", 0))
 
