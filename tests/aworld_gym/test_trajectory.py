@@ -13,7 +13,7 @@ from episodes import episode, episodes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, OutputError
 from aworld_gym.trajectory import Journal, Resume, append, read_jsonl, write_jsonl
 from aworld_gym.types import Episode, Outcome
 
@@ -150,3 +150,53 @@ def test_lines_are_json_that_any_reader_takes(tmp_path):
     (line,) = (tmp_path / "a.jsonl").read_text("ascii").splitlines()
     data = json.loads(line)
     assert data["valid"] is True and data["return"] == 0.5 and data["outcome"] == "answered"
+
+
+def test_a_journal_whose_disk_is_full_is_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "e.jsonl"
+    journal = Journal(path)
+    journal.append(episode(0))
+    before, real = path.read_bytes(), os.write
+
+    def full(fd, data):
+        if len(data) > 40:
+            return real(fd, data[:40])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OutputError, match="No space left on device; the episodes that stand there are kept"):
+        journal.append(episode(1))
+    assert path.read_bytes() == before
+    monkeypatch.setattr(os, "write", real)
+    journal.append(episode(2))
+    journal.close()
+    assert [e.seed for e in read_jsonl(path)] == [0, 2]
+
+
+@pytest.mark.parametrize("when", ["beside", "at the end"])
+def test_a_disk_that_fails_to_synchronise_is_said(tmp_path, monkeypatch, when):
+    def broken(fd):
+        raise OSError(5, "Input/output error")
+
+    journal = Journal(tmp_path / "e.jsonl", sync_every_s=0.0 if when == "beside" else 1000.0)
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", broken)
+    journal.append(episode(0))
+    if when == "beside":
+        journal._syncing.join()
+        with pytest.raises(OutputError, match="Input/output error"):
+            journal.append(episode(1))
+        monkeypatch.setattr(os, "fsync", real)
+        journal.close()
+    else:
+        with pytest.raises(OutputError, match="Input/output error"):
+            journal.close()
+    assert journal.closed
+    journal.close()
+
+
+def test_a_journal_in_a_place_that_cannot_be(tmp_path):
+    for path in (tmp_path, tmp_path / "file" / "e.jsonl"):
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError, match="cannot write episodes to"):
+            Journal(path)
