@@ -214,12 +214,14 @@ def draw_records(
         draft: the draft.
         count: number of records.
         ledger: what they are about; by default a random one.
-        entities: how many entities they are spread over, each with at least one record; by default as many as records.
+        entities: how many entities they are spread over, each with at least one record; by default as many as records,
+            or all there are.
         year: the year of all dates; by default they lie within four years.
     """
     ledger = ledger or draw_ledger(draft)
     rng = draft.rng
-    names = [row["name"] for row in draft.some(draft.world.tables[ledger.table].rows, entities or count)]
+    known = draft.world.tables[ledger.table].rows
+    names = [row["name"] for row in draft.some(known, entities or min(count, len(known)))]
     keys = names + [rng.choice(names) for _ in range(count - len(names))]
     rng.shuffle(keys)
     numbers = rng.sample(range(1000, 10_000), count)

@@ -152,7 +152,7 @@ def audio_csv_document(draft: Draft) -> Question:
 @template("morse-sqlite-slides", level=2)
 def morse_sqlite_slides(draft: Draft) -> Question:
     """The rows of a database below a number in Morse code, and a number from slides."""
-    records = draw_records(draft, draft.rng.randrange(60, 160))
+    records = draw_records(draft, draft.rng.randrange(28, 60))
     label, other = draft.some([one.label for one in records.ledger.measures], 2)
     rows = _bounded_by(draft, database(draft, records), label, "morse", above=False)
     return draft.ask(arithmetic(draft, total(draft, rows, other), NUMBERS[draft.pick(("slide", "noted"))].make(draft)))
