@@ -62,7 +62,7 @@ def composed(draft: Draft, shape: Shape, *, least: int = 1) -> Question:
         Reject: at none, or a draw that makes no good question.
     """
     for depth in range(least, DEEPEST + 1):
-        composition = Composition(Draft(draft.rng, draft.world))
+        composition = Composition(Draft(draft.rng, draft.world), depth)
         question = composition.ask(shape(composition, depth))
         if len(question.plan) >= LEAST_CALLS and fits(3, question.plan):
             return question
@@ -70,10 +70,16 @@ def composed(draft: Draft, shape: Shape, *, least: int = 1) -> Question:
 
 
 class Composition:
-    """One draft of level 3: its definitions, and which kinds of tools its evidence already needs."""
+    """One draft of level 3: its definitions, and which kinds of tools its evidence already needs.
 
-    def __init__(self, draft: Draft):
+    Args:
+        draft: an empty draft.
+        depth: from 1 on; the deeper, the more often a document of several versions states what leads on.
+    """
+
+    def __init__(self, draft: Draft, depth: int = 1):
         self.draft = draft
+        self._depth = depth
         self._lets: list[str] = []
         self._roles = {kind: draft.some(names, len(names)) for kind, names in ROLES.items()}
         self._titles = draft.some(DOCUMENTS, len(DOCUMENTS))
@@ -132,7 +138,7 @@ class Composition:
 
     def text(self, what: str, value: str, others: Sequence[str]) -> Term:
         """A code or name in a medium, or in the latest signed version of a document, where there are ``others``."""
-        if len(others) > 1 and not self._plain and self.draft.rng.random() < 0.35:
+        if len(others) > 1 and not self._plain and self.draft.rng.random() < 0.15 + 0.2 * self._depth:
             return self.short("text", self.version(what, value, others=others))
         return self.short("text", self.carried(what, value))
 
@@ -148,10 +154,10 @@ class Composition:
             value: the date.
             differs: whether another date, which another version states, would lead to another answer.
         """
-        way = self.draft.rng.randrange(3)
-        if way == 0:
+        way = self.draft.pick(("carried", "letter", *("version",) * self._depth))
+        if way == "carried":
             return self.carried("date", value)
-        if way == 1:
+        if way == "letter":
             table = self.draft.table()
             ending = self.draft.pick(("txt", "md", "docx", "pdf"))
             name = self.draft.pick(table.rows)["name"]

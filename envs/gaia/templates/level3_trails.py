@@ -28,7 +28,7 @@ from envs.gaia.operators_evidence import before_last
 from envs.gaia.render import Bullets, Sheet
 from envs.gaia.sources import read_document, table_read, tabulated
 from envs.gaia.templates import template
-from envs.gaia.terms import Draft, Question, Term, joined, require
+from envs.gaia.terms import Draft, Question, Term, joined
 
 
 @template("finalists", level=3)
@@ -145,8 +145,7 @@ def roster_missing(draft: Draft) -> Question:
         records = draw_records(c.draft, c.draft.rng.randrange(14, 20), ledger=ledger)
         names = [str(row[ledger.key]) for row in records.rows]
         lost = c.draft.rng.randrange(2, 4)
-        others = [row["name"] for row in c.draft.some(table.rows, 8) if row["name"] not in names]
-        require(len(others) >= 5, "too few other names")
+        others = c.draft.some([row["name"] for row in table.rows if row["name"] not in names], 5)
         # Each version has other names besides those in the tables, so that only the one that counts gives the answer.
         lists = [names, [*names[lost:], *others[:2]], [*names[lost + 1 :], names[0], *others[2:5]]]
         bodies = [(f"All {table.plural}:", Bullets(tuple(c.draft.some(one, len(one))))) for one in lists]
@@ -178,8 +177,9 @@ def bounded_ledger(draft: Draft) -> Question:
         records = draw_records(c.draft, c.draft.rng.randrange(30, 50))
         label, asked = c.draft.some([one.label for one in records.ledger.measures], 2)
         values = sorted(int(row[label]) for row in records.rows)
-        place = c.draft.rng.randrange(len(values) // 4, 3 * len(values) // 4)
         bounds = [(low + high) // 2 for low, high in itertools.pairwise(values)]
+        wide = [i for i, bound in enumerate(bounds) if bound - values[i] > 0.03 * bound and 4 <= i < len(bounds) - 4]
+        place = c.draft.pick(wide)
         rule: Rule = "in_force" if depth == 1 else "issued_by"
         bound = c.version("number", bounds[place], rule, depth - 1, others=bounds[place % 3 :: 3])
         ending = c.fresh(("csv", "sqlite", "xlsx"), lambda one: "database" if one == "sqlite" else "table")
