@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from aworld_gym.errors import ConfigError
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import EpisodeContext
@@ -30,6 +32,8 @@ PASSED_VARS = (
 )
 """What of the environment a network needs besides keys; servers get it where it is set."""
 
+CLOSING_S = 10.0
+"""Seconds that a session's end may take."""
 _HOME = Path(__file__).resolve().parents[3]
 """The folder that ``envs`` stands in."""
 
@@ -110,8 +114,12 @@ class ServerSpec:
 
         @asynccontextmanager
         async def lifespan(server: Any) -> AsyncIterator[None]:
-            async with setup.closing:
+            try:
                 yield
+            finally:
+                # a session may end by being cancelled, and what it holds outside this process must be let go even so
+                with anyio.move_on_after(CLOSING_S, shield=True):
+                    await setup.closing.aclose()
 
         return new_server(self.name, tools=tools, lifespan=lifespan)
 
