@@ -67,13 +67,14 @@ class GaiaTasks:
         if world is not None and world not in FLAVOURS:
             hint = did_you_mean(str(world), FLAVOURS)
             raise ConfigError(f"world must be None or one of {list(FLAVOURS)}, got {world!r}.{hint}")
-        self.templates: tuple[Template, ...] = _chosen(split, level, templates)
+        self.templates: tuple[Template, ...] = _chosen(split, level, world, templates)
         self.worlds: tuple[str, ...] = (world,) if world else TRAINING_FLAVOURS
 
     def sample(self, rng: np.random.Generator) -> Task:
         """A task drawn with ``rng``: template, world and number, each uniformly."""
         chosen = self.templates[int(rng.integers(len(self.templates)))]
-        flavour = self.worlds[int(rng.integers(len(self.worlds)))]
+        worlds = [flavour for flavour in self.worlds if flavour in chosen.worlds]
+        flavour = worlds[int(rng.integers(len(worlds)))]
         return _built(f"gaia/{self.split}/{flavour}/{chosen.name}/{int(rng.integers(NUMBERS)):06d}")[0]
 
     def get(self, task_id: str) -> Task:
@@ -95,6 +96,11 @@ class GaiaTasks:
                     f"unknown task id {task_id!r}: its {part} {match[part]!r} is not among those of this source, "
                     f"{', '.join(known)}.{did_you_mean(match[part], known)}"
                 )
+        worlds = templates()[match["template"]].worlds
+        if match["world"] not in worlds:
+            raise UnknownTaskError(
+                f"unknown task id {task_id!r}: template {match['template']!r} is of the worlds {', '.join(worlds)}"
+            )
         return _built(task_id)[0]
 
     def setup(self, task: Task, workspace: Path) -> None:
@@ -116,7 +122,7 @@ class GaiaTasks:
         return scorers.score(task.answer, answer, which=self.scorer)
 
 
-def _chosen(split: str, level: int | None, names: Sequence[str] | None) -> tuple[Template, ...]:
+def _chosen(split: str, level: int | None, world: str | None, names: Sequence[str] | None) -> tuple[Template, ...]:
     own = [one for one in templates().values() if one.split == split]
     if names is not None:
         if isinstance(names, str):
@@ -129,9 +135,10 @@ def _chosen(split: str, level: int | None, names: Sequence[str] | None) -> tuple
                 known = ", ".join(one.name for one in own)
                 raise ConfigError(f"split {split!r} has no template {name!r}; it has {known}.{where}{hint}")
         own = [one for one in own if one.name in names]
-    found = tuple(one for one in own if level in (None, one.level))
+    found = tuple(one for one in own if level in (None, one.level) and (world is None or world in one.worlds))
     if not found:
-        raise ConfigError(f"no template of split {split!r} is left: templates={names!r} with level={level!r}")
+        asked = f"templates={names!r} with level={level!r}, world={world!r}"
+        raise ConfigError(f"no template of split {split!r} is left: {asked}")
     return found
 
 

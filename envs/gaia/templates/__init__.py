@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from envs.gaia.splits import TEMPLATE_SPLITS
 from envs.gaia.terms import Draft, Question
+from envs.gaia.world import FLAVOURS
 
 _MODULES = (
     "archives",
@@ -38,18 +39,23 @@ class Template:
     level: int
     split: str
     make: Callable[[Draft], Question]
+    worlds: tuple[str, ...] = FLAVOURS
+    """The flavours that have what it asks about."""
 
 
-def template(name: str, *, level: int) -> Callable[[Callable[[Draft], Question]], Callable[[Draft], Question]]:
+def template(
+    name: str, *, level: int, worlds: tuple[str, ...] = FLAVOURS
+) -> Callable[[Callable[[Draft], Question]], Callable[[Draft], Question]]:
     """Register the decorated function as the template ``name``.
 
     Args:
         name: a key of ``TEMPLATE_SPLITS``.
         level: 1, 2 or 3 as GAIA counts them (:mod:`envs.gaia.levels`); checked for every task that is made.
+        worlds: the flavours that have what it asks about: ``real`` has no revisions, for example.
     """
 
     def register(make: Callable[[Draft], Question]) -> Callable[[Draft], Question]:
-        _registry[name] = Template(name, level, TEMPLATE_SPLITS[name], make)
+        _registry[name] = Template(name, level, TEMPLATE_SPLITS[name], make, worlds)
         return make
 
     return register

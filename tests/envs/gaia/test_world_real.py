@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import aworld_gym  # noqa: F401
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, UnknownTaskError
 from aworld_gym.metrics import summarize
 from aworld_gym.policies import OraclePolicy
 from aworld_gym.rollout import rollout
 from envs.gaia.splits import SPLITS, world_seeds
 from envs.gaia.tasks import GaiaTasks
+from envs.gaia.templates import templates
 from envs.gaia.world import TRAINING_FLAVOURS, page_url, pages, world
 
 KNOWN = (
@@ -58,3 +59,26 @@ def test_the_oracle_succeeds(split: str) -> None:
 def test_a_world_that_is_almost_named_is_suggested() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'real'"):
         GaiaTasks(world="reel")
+
+
+def test_what_it_lacks_is_not_asked_about() -> None:
+    """It has no revisions, so the templates about them are not drawn from, and their ids are refused."""
+    for split in SPLITS:
+        lacking = [one for one in templates().values() if one.split == split and "real" not in one.worlds]
+        assert lacking
+        offered = {one.name for one in GaiaTasks(split, world="real").templates}
+        assert offered and not offered & {one.name for one in lacking}
+        assert {one.name for one in lacking} <= {one.name for one in GaiaTasks(split).templates}
+        name = lacking[0].name
+        with pytest.raises(UnknownTaskError, match="is of the worlds shifted, synthetic"):
+            GaiaTasks(split).get(f"gaia/{split}/real/{name}/000000")
+        with pytest.raises(ConfigError, match="no template of split .* is left"):
+            GaiaTasks(split, world="real", templates=[name])
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_other_template_makes_tasks(split: str) -> None:
+    source = GaiaTasks(split, world="real")
+    for one in source.templates:
+        task = source.get(f"gaia/{split}/real/{one.name}/000042")
+        assert task.metadata["world"] == "real" and task.level == one.level
