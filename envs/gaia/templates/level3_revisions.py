@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 
-from envs.gaia.composition import Composition, composed
+from envs.gaia.composition import Composition, Rule, composed
 from envs.gaia.ledgers import draw_records
 from envs.gaia.makers import measure
 from envs.gaia.operators import days_between, extreme, gap, percent, since, total
 from envs.gaia.operators_evidence import as_of, before_last, between_revisions, first_entry, revised_on
 from envs.gaia.sources import tabulated
+from envs.gaia.sources_documents import random_date
 from envs.gaia.templates import template
 from envs.gaia.terms import Draft, Question, Term, require
 from envs.gaia.world import TRAINING_FLAVOURS, Row, Table
 
 _CLAUSE = 5
 """Words of the longest phrase that needs no short name before a clause follows it, such as ``the ship Quiet Heron``."""
+_RATES = tuple(rate for rate in range(3, 60) if rate % 2 and rate % 5)
+"""Percentages that seldom give a last digit of zero, which is written in several ways."""
+_RULES: tuple[Rule, ...] = ("latest_signed", "in_force")
 
 
 @template("revision-day", level=3, worlds=TRAINING_FLAVOURS)
@@ -38,7 +42,7 @@ def revision_rate(draft: Draft) -> Question:
 
     def shape(c: Composition, depth: int) -> Term:
         base = _outdated(c, depth)
-        rate = c.version("rate", c.draft.rng.randrange(3, 60), c.draft.pick(("latest_signed", "in_force")))
+        rate = c.version("rate", c.draft.pick(_RATES), c.draft.pick(_RULES))
         return percent(c.draft, c.short("number", rate), c.short("number", base))
 
     return composed(draft, shape)
@@ -71,9 +75,8 @@ def revision_days(draft: Draft) -> Question:
         table, row = c.revised()
         entity = c.short("entity", c.entity(depth, table, row), words=_CLAUSE)
         revised = c.seen(revised_on(c.draft, entity, table))
-        shift = datetime.timedelta(days=c.draft.rng.randrange(30, 3000) * c.draft.pick((-1, 1)))
-        other = (datetime.date.fromisoformat(revised.value) + shift).isoformat()
-        require("2001" < other < "2027", "a day too far off")
+        other = random_date(c.draft)
+        require(abs(int(other[:4]) - int(revised.value[:4])) > 0, "a day too close")
         days = [c.short("date", revised), c.short("date", c.day(other))]
         return days_between(c.draft, *sorted(days, key=lambda term: term.value))
 
