@@ -215,3 +215,11 @@ def test_the_doctor_tells_of_a_file_that_cannot_be_read(monkeypatch):
     monkeypatch.setenv("AWORLD_ENV_FILE", "/no/such/file")
     (row,) = catalog.doctor()
     assert not row["ready"] and "AWORLD_ENV_FILE names '/no/such/file', which is no file" in row["detail"]
+
+
+def test_the_page_names_every_server_and_tool():
+    text = (ROOT / "docs/gaia.md").read_text(encoding="utf-8")
+    for spec in catalog.SERVERS.values():
+        assert f"| `{spec.name}` |" in text
+    for name in (*NAMES, *catalog.tool_names(list(catalog.SERVERS))):
+        assert f"`{name}`" in text, f"docs/gaia.md does not name {name}"
