@@ -136,7 +136,7 @@ def _renamed(draft: Draft, text: str, swaps: dict[str, str]) -> str:
             found = text[start:stop]
             if found in pools:
                 if found not in swaps:
-                    swaps[found] = draft.pick(pools[found])
+                    swaps[found] = draft.pick([name for name in pools[found] if name != found])
                 out += [text[end:start], swaps[found]]
                 end, i = stop, i + count - 1
                 break
