@@ -20,6 +20,7 @@ from aworld_gym.cli_output import FAILED, claim_descriptors, reporting
 from aworld_gym.cli_support import (
     EnvChoice,
     adapter,
+    check_output,
     choose_env,
     choose_manifest,
     env_tools,
@@ -194,6 +195,7 @@ def train(
     """Train a model on an env with a framework's own trainer."""
     with reporting(as_json) as out:
         logging.getLogger("adapters").setLevel(logging.INFO)  # which settings it chose itself
+        check_output(output)
         choice = choose_env(env, env_kwargs, k)
         settings = load_settings(config) if config else None
         chosen = {"model": model, "output_dir": str(output), "config": settings}

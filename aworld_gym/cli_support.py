@@ -93,6 +93,20 @@ def choose_manifest(choice: EnvChoice, named: str | None) -> tuple[EnvChoice, Ma
     return replace(choice, spec=manifest.applied(choice.spec)), manifest
 
 
+def check_output(folder: Path) -> None:
+    """Say at once, and not after the model was loaded, that a folder cannot be written. Nothing is made.
+
+    Raises:
+        ConfigError: it, or the folder that it would be made in, is not a folder or may not be written.
+    """
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    what = None if place.is_dir() else "is not a folder"
+    if what is None and not os.access(place, os.W_OK | os.X_OK):
+        what = "may not be written"
+    if what is not None:
+        raise ConfigError(f"cannot write to --output {folder}: {place} {what}; choose another place")
+
+
 def see_current_folder() -> None:
     """Let modules in the current folder be named by import path.
 

@@ -16,6 +16,8 @@ from quiet_envs import TASKS
 
 from adapters.common import EpisodeCounts, TrainResult
 from aworld_gym.cli import app
+from aworld_gym.cli_support import check_output
+from aworld_gym.errors import ConfigError
 from aworld_gym.manifests import Manifest
 from aworld_gym.tasks import TaskList
 from aworld_gym.trajectory import read_jsonl
@@ -155,6 +157,24 @@ def test_an_output_without_permission(run, tmp_path):
     tmp_path.chmod(0o500)
     code, out, err = run("eval", ENV, "--episodes", "1", "--output", str(tmp_path / "run"), "--json")
     assert code == 2 and "Permission denied" in only_json(out)["error"]["message"] and said(err)
+
+
+@pytest.mark.parametrize("where", ["file/run", "file"])
+def test_a_training_that_could_not_be_kept_is_not_begun(run, tmp_path, monkeypatch, where):
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setitem(sys.modules, "adapters.trl", types.SimpleNamespace(train=lambda *args, **kwargs: 1 / 0))
+    code, out, err = run("train", ENV, "--model", "m", "--output", str(tmp_path / where), "--json")
+    message = only_json(out)["error"]["message"]
+    assert code == 2 and "cannot write to --output" in message and "file is not a folder" in message and said(err)
+
+
+def test_where_an_output_may_go(tmp_path, monkeypatch):
+    check_output(tmp_path / "new" / "er")
+    check_output(tmp_path)
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="may not be written; choose another place"):
+        check_output(tmp_path / "new")
 
 
 def limited(size):
