@@ -296,8 +296,14 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
             "in_file": ("in {file}", "listed in {file}", "recorded in {file}"),
             "on_sheet": ("on sheet {sheet} of {file}", "listed on sheet {sheet} of {file}"),
             "in_table": ("in table {table} of {file}", "recorded in table {table} of {file}"),
-            "together": ("on the sheets {sheet} and {sheet2} of {file} together",),
-            "joined": ("on the joined sheets {sheet} and {sheet2} of {file}",),
+            "together": (
+                "on the sheets {sheet} and {sheet2} of {file} together",
+                "on either of the sheets {sheet} and {sheet2} of {file}",
+            ),
+            "joined": (
+                "on the joined sheets {sheet} and {sheet2} of {file}",
+                "on the sheets {sheet} and {sheet2} of {file} joined",
+            ),
         },
         "filter": {
             "has": ("whose {label} is {value}", "with {value} as {label}", "that have {value} as {label}"),
@@ -334,7 +340,10 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
                 "the version of the {document} issued by {entity}",
                 "the version of the {document} that was issued by {entity}",
             ),
-            "final": ("the file inside {file} that {file2} calls final",),
+            "final": (
+                "the file inside {file} that {file2} calls final",
+                "the file inside {file} called final in {file2}",
+            ),
         },
     }
 )

@@ -119,8 +119,9 @@ GRAMMAR: Mapping[str, Mapping[str, str]] = {
         "in_file": "(in|listed in|recorded in) <file>",
         "on_sheet": "(on|listed on) sheet <sheet> of <file>",
         "in_table": "(in|recorded in) table <table> of <file>",
-        "together": "on the sheets <sheet> and <sheet2> of <file> together",
-        "joined": "on the joined sheets <sheet> and <sheet2> of <file>",
+        "together": "on (the sheets <sheet> and <sheet2> of <file> together|"
+        "either of the sheets <sheet> and <sheet2> of <file>)",
+        "joined": "on the (joined sheets <sheet> and <sheet2> of <file>|sheets <sheet> and <sheet2> of <file> joined)",
     },
     "filter": {
         "has": "(whose <label> is <quoted>|with <quoted> as <label>|that have <quoted> as <label>)",
@@ -146,7 +147,7 @@ GRAMMAR: Mapping[str, Mapping[str, str]] = {
         "latest_signed": "the (latest|most recent) signed version of the <document>",
         "in_force": "the version of the <document> (in force|that was in force) on <date>",
         "issued_by": "the version of the <document> (issued|that was issued) by <entity>",
-        "final": "the file inside <file> that <file2> calls final",
+        "final": "the file inside <file> (that <file2> calls final|called final in <file2>)",
     },
 }
 
