@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ def plain(value: Any) -> Any:
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, Decimal):  # of decimal columns: as it is written there
+        return str(value)
+    if type(value).__name__ == "NAType":  # pandas's "nothing"
+        return None
     if hasattr(value, "isoformat"):  # dates and times; pandas's "no time" is one that is unequal to itself
         return value.isoformat() if value == value else None
     if hasattr(value, "tolist"):  # numpy's scalars and arrays

@@ -166,7 +166,7 @@ class _Reader:
                 answer=answer,
                 level=self._level_of(where, row),
                 plan=self._plan_of(where, row),
-                metadata={name: _column(row, name, "metadata", where) for name in self._metadata},
+                metadata={name: self._kept(name, where, row) for name in self._metadata},
             )
         )
         if files:
@@ -242,6 +242,14 @@ class _Reader:
             shows = tuple(str(fact) for fact in step.get("shows") or ())
             steps.append(PlanStep(step["tool"], dict(step.get("arguments") or {}), shows, step.get("content") or ""))
         return tuple(steps)
+
+    def _kept(self, name: str, where: str, row: Row) -> Any:
+        value = _column(row, name, "metadata", where)
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"{where}, column {name!r}: metadata is kept as JSON, and {error}") from error
+        return value
 
     def _error(self, name: str, where: str, text: str) -> ConfigError:
         column = self._chosen[name]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from aworld_gym import scorers
 from aworld_gym.actions import final_answer
 from aworld_gym.errors import ConfigError
-from aworld_gym.policies.chat_format import reply_message
+from aworld_gym.policies.chat_format import reply_message, wire_messages
 from aworld_gym.policies.endpoint import OpenAIPolicy
 from aworld_gym.records.files import RecordFile
 from aworld_gym.synth import prompts
@@ -70,7 +70,7 @@ async def said(llm: OpenAIPolicy, messages: list[Message]) -> str:
     Raises:
         ConfigError: the prompt does not fit its context. InfraError: it failed, retries included.
     """
-    completion = await llm.complete(messages, ())
+    completion = await llm.complete(wire_messages(messages), ())
     if completion is None:
         raise ConfigError("the prompt does not fit the model's context; offer fewer tools (--tools)")
     return str(reply_message(completion, turn=0).get("content") or "")

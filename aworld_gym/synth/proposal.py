@@ -24,6 +24,8 @@ from aworld_gym.actions import canonical_json
 from aworld_gym.scorers import TYPES
 
 MAX_QUESTION, MAX_STEPS = 2000, 12
+MAX_OBJECTS = 500
+"""Places of a reply at which an object may begin."""
 
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL)
 _PLACE_KEYS = frozenset({"step", "json", "after", "before", "as"})
@@ -71,22 +73,24 @@ Check = Callable[[str, Any], tuple[str, str] | None]
 
 
 def read_items(text: str) -> list[Any]:
-    """The JSON values in a model's reply: a list, what stands under ``"tasks"`` or ``"calls"``, or one object.
+    """What a model's reply lists: the items of its JSON list, what stands under ``"tasks"`` or ``"calls"``, or objects.
+
+    Thoughts before ``</think>``, fences and prose are passed over, and so is the end of a reply that was cut short:
+    whatever is whole counts.
 
     Raises:
         Malformed: there is no JSON in it.
     """
-    for candidate in _candidates(text):
+    text = text.rpartition("</think>")[2].strip()
+    for candidate in (text, *(match[1].strip() for match in _FENCE.finditer(text))):
         try:
-            value, _ = json.JSONDecoder().raw_decode(candidate)
+            return _listed(json.loads(candidate))
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, Mapping):
-            inner = next((value[name] for name in ("tasks", "calls") if isinstance(value.get(name), list)), None)
-            return [value] if inner is None else inner
-        if isinstance(value, list):
-            return value
-    raise Malformed("the reply holds no JSON")
+    found = list(_objects(text))
+    if not found:
+        raise Malformed("the reply holds no JSON")
+    return found
 
 
 def read_proposal(item: Any, check: Check) -> Proposal:
@@ -99,6 +103,13 @@ def read_proposal(item: Any, check: Check) -> Proposal:
     Raises:
         Malformed: it describes none.
     """
+    try:
+        return _read(item, check)
+    except RecursionError:
+        raise Malformed("it is nested too deep") from None
+
+
+def _read(item: Any, check: Check) -> Proposal:
     if not isinstance(item, Mapping):
         raise Malformed(f"a task is an object, got {type(item).__name__}")
     question = item.get("question")
@@ -115,17 +126,30 @@ def read_proposal(item: Any, check: Check) -> Proposal:
         raise Malformed("`unit` is a text")
     answer = _place(item.get("answer"), len(steps), "`answer`")
     key = canonical_json([raw, item.get("answer")])
-    return Proposal(question.strip(), steps, answer, kind, unit if kind in ("int", "float") else None, key)
+    question = question.encode("utf-8", "replace").decode().strip()  # JSON can spell halves of surrogate pairs
+    return Proposal(question, steps, answer, kind, unit if kind in ("int", "float") else None, key)
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """Where JSON may begin: in a fence, at the start, at the first bracket."""
-    yield from (match[1].strip() for match in _FENCE.finditer(text))
-    yield text.strip()
-    for bracket in re.finditer(r"[\[{]", text):
-        yield text[bracket.start() :]
-        if bracket.start() > 2000:  # prose of that length holds no further start worth trying
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        inner = next((value[name] for name in ("tasks", "calls") if isinstance(value.get(name), list)), None)
+        return [value] if inner is None else inner
+    return value if isinstance(value, list) else [value]
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """The items of the JSON objects that stand in a text, one behind the other."""
+    decoder, start = json.JSONDecoder(), text.find("{")
+    for _ in range(MAX_OBJECTS):
+        if start < 0:
             return
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            end = start + 1
+        else:
+            yield from _listed(value)
+        start = text.find("{", end)
 
 
 def _step(number: int, raw: Any, check: Check) -> Step:

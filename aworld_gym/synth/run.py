@@ -101,7 +101,11 @@ def synthesize(
         run = _Synthesis(toolchain, llm, tasks, ledger, settings, placed, n, concurrency, say or log.info)
         run.begin(_identity(toolchain, llm, settings, placed))
         limit = max(10 * n, 50) if max_proposals is None else max_proposals
-        loop.run(run.through(limit))
+        try:
+            loop.run(run.through(limit))
+        except InfraError as error:
+            error.add_note(f"The {len(tasks.rows)} tasks in {output} are kept; resume the run when it is mended.")
+            raise
         return run.report()
 
 

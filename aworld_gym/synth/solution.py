@@ -55,6 +55,12 @@ class _Run:
 
     def value(self, place: Place) -> Any:
         """What stands at a place; Unsolved where there is nothing."""
+        try:
+            return self._value(place)
+        except RecursionError:
+            raise Unsolved(f"the result of step {place.step} is nested too deep") from None
+
+    def _value(self, place: Place) -> Any:
         result = self.results[place.step - 1]
         value = _pointed(result, place) if place.pointer is not None else _between(result.text, place)
         if place.number and isinstance(value, str):
@@ -134,7 +140,7 @@ def _pointed(result: ToolResult, place: Place) -> Any:
     """The value at a JSON pointer: in the text that a model sees, or in structured content that the text shows."""
     try:
         data = json.loads(result.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         if result.structured is None:
             raise Unsolved(f"the result of step {place.step} is no JSON: {result.text[:_SHOWN]!r}") from None
         value = _at(result.structured, place)

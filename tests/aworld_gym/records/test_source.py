@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from decimal import Decimal
 
 import datasets
 import gymnasium as gym
@@ -292,6 +293,7 @@ GOOD = {"prompt": "?", "answer": 1}
         ([GOOD], {"prompt": lambda row: 3}, "row 1, the function for 'prompt': expected text, got 3"),
         ([GOOD], {"prompt": 3}, "prompt is the name of a column or a function"),
         ([GOOD], {"metadata": ["kind"]}, r"row 1 has no column 'kind' \(metadata=\)"),
+        ([{**GOOD, "kind": b"x"}], {"metadata": ["kind"]}, "row 1, column 'kind': metadata is kept as JSON"),
         ([{**GOOD, "id": 1}, {**GOOD, "id": "1"}], {}, "row 2, column 'id': '1' is the id of row 1 too"),
         ([{**GOOD, "key": None}], {"id": "key"}, "row 1, column 'key': expected a text of 1 to 200 characters"),
         ([{**GOOD, "grade": "hard"}], {"level": "grade"}, "row 1, column 'grade': expected a whole number, got 'hard'"),
@@ -379,6 +381,10 @@ def test_any_texts_become_tasks_whose_own_answer_is_right(pairs):
 
 
 def test_rows_of_pandas_times_and_numpy_arrays_are_plain():
-    frame = pandas.DataFrame({"at": [pandas.Timestamp("2024-01-02"), pandas.NaT], "of": [np.array([1, 2]), None]})
+    frame = pandas.DataFrame({"at": [pandas.Timestamp("2024-01-02"), pandas.NaT], "of": [np.array([1, 2]), pandas.NA]})
+    frame["price"] = [Decimal("3.50"), None]
     rows = [row for _, row in read_rows(frame)]
-    assert rows == [{"at": "2024-01-02T00:00:00", "of": [1, 2]}, {"at": None, "of": None}]
+    assert rows == [
+        {"at": "2024-01-02T00:00:00", "of": [1, 2], "price": "3.50"},
+        {"at": None, "of": None, "price": None},
+    ]

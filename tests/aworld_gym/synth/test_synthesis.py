@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -207,16 +208,42 @@ def test_lists_units_and_structured_values(tmp_path):
 
 @pytest.mark.parametrize(
     "reply",
-    ["Here:\n```json\n[{}]\n```\n", "Sure! {} Done.", '{{"tasks": [{}]}}', "[{}]", "{}"],
-    ids=["fence", "prose", "object", "list", "one"],
+    [
+        "Here:\n```json\n[{}]\n```\n",
+        "Sure, see [1]! {} Done.",
+        '{{"tasks": [{}]}}',
+        "[{}]",
+        "{}",
+        "<think>Perhaps [1] or {{}}?</think>\n[{}]",
+        '[{}, {{"question": "and then it was cu',
+    ],
+    ids=["fence", "prose", "object", "list", "one", "thoughts", "cut"],
 )
 def test_replies_however_a_model_wraps_them(reply, tmp_path):
     with SynthModel([reply.format(json.dumps(add(1, 2)))]) as model:
         assert made(model, tmp_path / "t.jsonl", n=1).complete
 
 
+def test_a_question_with_half_a_surrogate_pair_harms_nobody(tmp_path):
+    odd = add(1, 2, "How many are one and two \ud83d together?")
+    with SynthModel([[odd]]) as model:
+        assert made(model, tmp_path / "t.jsonl", n=1).complete
+    assert (
+        from_records(tmp_path / "t.jsonl").tasks[0].prompt == "How many are one and two ? together?" == model.asked[0]
+    )
+
+
+def test_a_result_that_is_nested_too_deep_falls_alone(tmp_path):
+    for depth in (900, 100_000):
+        text = "[" * depth + "]" * depth
+        deep = proposal("How deep is it?", ("echo", {"text": text}), answer={"step": 1, "json": "/0"}, type="list")
+        with SynthModel([[deep, add(1, 2)]]) as model:
+            report = made(model, tmp_path / f"{depth}.jsonl", n=1)
+        assert report.complete and report.fell["failed"] == 1
+
+
 def test_a_model_that_writes_no_proposals_is_given_up(tmp_path):
-    with SynthModel(["I cannot.", "[", "[]"]) as model:
+    with SynthModel(["I cannot.", "[", "[]", "{" * 3000]) as model:
         report = made(model, tmp_path / "t.jsonl", n=1)
     assert not report.complete and report.rounds == 10 and report.fell["malformed"] == report.proposals == 10
     assert "10 replies in a row held no well-formed proposal" in report.stopped
@@ -290,28 +317,33 @@ def test_it_goes_on_to_more_tasks_and_not_with_other_settings(tmp_path):
     assert output.read_bytes().startswith(before)
 
 
-def test_a_killed_command_resumes(tmp_path):
+def test_a_command_that_is_interrupted_and_then_killed_resumes(tmp_path):
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"small": SMALL}}))
     output = tmp_path / "tasks.jsonl"
     env = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")} | {"PYTHONPATH": str(LIB)}
     with SynthModel(ROUNDS) as model:
         args = ["synth", "--mcp-config", str(tmp_path / "mcp.json"), "--n", "8", "--output", str(output), "--json"]
         args += ["--llm-base-url", model.url, "--llm-model-name", "scripted", "--closed-book", "1", "--batch", "4"]
-        slow = [sys.executable, "-m", "aworld_gym", *args, "--gap", "0.4", "--concurrency", "1"]
-        first = subprocess.Popen(slow, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not (output.exists() and output.read_bytes().count(b"\n") >= 2):
-            assert first.poll() is None and time.monotonic() < deadline, first.communicate()
-            time.sleep(0.02)
-        first.kill()
-        first.communicate()
-        kept = rows(output)
-        again = subprocess.run([*slow, "--resume"], env=env, capture_output=True, text=True, timeout=120)
+        command = [sys.executable, "-m", "aworld_gym", *args, "--gap", "0.3", "--concurrency", "1"]
+        kept = []
+        for number, code, tasks in ((signal.SIGINT, 130, 2), (signal.SIGKILL, -signal.SIGKILL, 4)):
+            running = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            deadline = time.monotonic() + 60
+            while not (output.exists() and output.read_bytes().count(b"\n") >= tasks):
+                assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+                time.sleep(0.02)
+            running.send_signal(number)
+            _, err = running.communicate(timeout=60)
+            assert running.returncode == code and b"Traceback" not in err, err
+            assert rows(output)[: len(kept)] == kept
+            kept = rows(output)
+            command = [*command, *([] if "--resume" in command else ["--resume"])]
+        again = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0, again.stderr
     found = json.loads(again.stdout)
     assert found["accepted"] == 8 and found["fell"]["repeated"] == 0 and found["model"] == "scripted"
     assert rows(output)[: len(kept)] == kept and len(rows(output)) == 8
-    assert "of 8 tasks" in again.stderr
+    assert len(model.proposed) == 3 and len(model.explored) == 1, "what was answered is not asked again"
 
 
 # ---- what cannot work ----------------------------------------------------------------------------------------------
