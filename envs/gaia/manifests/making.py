@@ -43,11 +43,12 @@ def make(split: str, tasks: int = TASKS) -> Manifest:
 
 
 def _ids(source: GaiaTasks, level: int) -> Iterator[str]:
-    """Ids of one level without end: every template in every world in turn, no question twice."""
+    """Ids of one level without end: every template in each of its worlds in turn, no question twice."""
     rng = random.Random(f"manifest/{source.split}/{level}")
-    names = sorted(one.name for one in GaiaTasks(source.split, level=level).templates)
+    own = sorted(GaiaTasks(source.split, level=level).templates, key=lambda one: one.name)
+    cells = [(one.name, flavour) for one in own for flavour in TRAINING_FLAVOURS if flavour in one.worlds]
     seen: set[tuple[str, str]] = set()
-    for name, flavour in itertools.cycle(itertools.product(names, TRAINING_FLAVOURS)):
+    for name, flavour in itertools.cycle(cells):
         while True:
             task = source.get(f"gaia/{source.split}/{flavour}/{name}/{rng.randrange(NUMBERS):06d}")
             parts = digests(source, task)
