@@ -1,4 +1,4 @@
-"""Versions of documents: a reader who knows the rule alone finds the version that counts, and no other says the same."""
+"""Versions of documents: a reader who knows the rule alone finds the version that counts."""
 
 from __future__ import annotations
 
