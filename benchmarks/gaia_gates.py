@@ -34,6 +34,7 @@ from aworld_gym.policies import OraclePolicy, Policy, RandomPolicy  # noqa: E402
 from aworld_gym.rollout import rollout  # noqa: E402
 from aworld_gym.types import Task  # noqa: E402
 from envs.gaia import scorers  # noqa: E402
+from envs.gaia.levels import fits  # noqa: E402
 from envs.gaia.splits import SPLITS  # noqa: E402
 from envs.gaia.tasks import GaiaTasks  # noqa: E402
 from envs.gaia.templates import templates  # noqa: E402
@@ -64,7 +65,7 @@ class Draw:
 
 
 def draws(count: int, seed: int, levels: Iterable[int] = LEVELS, worlds: Sequence[str] = FLAVOURS) -> list[Draw]:
-    """``count`` tasks of each level, spread evenly over splits and worlds."""
+    """``count`` tasks of each level, spread evenly over splits and worlds, the real one included."""
     places = list(itertools.product(SPLITS, worlds))
     shares = [count // len(places) + (i < count % len(places)) for i in range(len(places))]
     return [
@@ -146,7 +147,7 @@ def answers_of(template: str, count: int, worlds: Sequence[str], seed: int) -> d
     """The template's commonest answer, and its share."""
     split, rng = templates()[template].split, np.random.default_rng(seed)
     common: Counter[str] = Counter()
-    for world in worlds:
+    for world in worlds:  # every template has tasks in the worlds that are trained on
         source = GaiaTasks(split, world=world, templates=[template])
         common.update(source.sample(rng).answer["text"] for _ in range(count // len(worlds)))
     answer, times = min(common.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -206,9 +207,15 @@ def _many(answers: Counter[str]) -> bool:
 # --- bytes, time and size -----------------------------------------------------------------------------------------
 
 
-def contents(draw: Draw) -> list[tuple[str, str]]:
-    """A hash of question and answer, and the id, of each task; files matter only where those two are alike."""
-    return [(_digest(f"{task.prompt}\0{task.answer['text']}".encode()), task.id) for task in draw.tasks()]
+def contents(draw: Draw) -> list[tuple[str, str, bool]]:
+    """A hash of question and answer, the id, and whether the plan has the task's level, of each task.
+
+    The files of tasks matter only where questions and answers are alike.
+    """
+    return [
+        (_digest(f"{task.prompt}\0{task.answer['text']}".encode()), task.id, fits(draw.level, task.plan))
+        for task in draw.tasks()
+    ]
 
 
 def files_digest(task_id: str) -> str:
@@ -232,7 +239,7 @@ def print_digests(count: int, seed: int) -> None:
 
     rng, webs = random.Random(seed), {}
     for one in templates().values():
-        for world in FLAVOURS:
+        for world in one.worlds:
             source = GaiaTasks(one.split, world=world, templates=[one.name])
             for _ in range(count):
                 task = source.sample(np.random.default_rng(rng.randrange(1 << 32)))

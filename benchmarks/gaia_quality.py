@@ -59,7 +59,7 @@ class Counts:
     """A level."""
 
 
-QUICK = Counts(solver=30, needs=12, oracle=6, random=6, majority=100, closed_book=60, duplicates=600, same=1, times=12)
+QUICK = Counts(solver=18, needs=6, oracle=6, random=6, majority=40, closed_book=30, duplicates=300, same=1, times=6)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Gates:
         yield self.policy("random", self.counts.random, "under 0.01", lambda shares: max(shares) < 0.01)
         yield self.majority()
         yield self.closed_book()
-        yield self.duplicates()
+        yield from self.contents()
         yield self.needs()
         yield self.same_bytes()
         yield self.time()
@@ -187,26 +187,41 @@ class Gates:
             {"shares": shares, "questions that recall answers": recalls, "questions": len(halves[1])},
         )
 
-    def duplicates(self) -> Gate:
-        """Tasks with the question, the files and the answer of another."""
+    def contents(self) -> tuple[Gate, Gate]:
+        """Tasks with the question, the files and the answer of another; and plans against the levels' definition."""
         found: dict[str, list[str]] = defaultdict(list)
-        levels = measure.LEVELS
-        draws = self._draws(-(-self.counts.duplicates // len(levels)), 5, worlds=measure.TRAINING_FLAVOURS)
+        misfits = []
+        draws = self._draws(-(-self.counts.duplicates // len(measure.LEVELS)), 5, worlds=measure.TRAINING_FLAVOURS)
         for part in self.spread(measure.contents, draws):
-            for digest, task_id in part:
+            for digest, task_id, fits in part:
                 found[digest].append(task_id)
+                misfits += [] if fits else [task_id]
         total = sum(map(len, found.values()))
-        alike = [sorted(set(ids)) for ids in found.values() if len(ids) > 1]
+        alike = [sorted(set(ids)) for ids in found.values() if len(set(ids)) > 1]  # an id may be drawn twice
+        drawn_twice = total - len({task_id for ids in found.values() for task_id in ids})
         twice = []
         for ids in alike:
             digests = [measure.files_digest(task_id) for task_id in ids]
             twice += [ids] if len(set(digests)) < len(digests) else []
-        return Gate(
-            f"duplicates of (question, files, answer) in {total:,} tasks",
-            "0",
-            str(len(twice)),
-            not twice,
-            {"duplicates": twice[: measure.KEPT], "same question and answer": len(alike)},
+        return (
+            Gate(
+                f"duplicates of (question, files, answer) in {total:,} tasks",
+                "0",
+                str(len(twice)),
+                not twice,
+                {
+                    "duplicates": twice[: measure.KEPT],
+                    "same question and answer": len(alike),
+                    "ids drawn twice": drawn_twice,
+                },
+            ),
+            Gate(
+                f"plans without their task's level, as GAIA defines it ({total:,} tasks)",
+                "0",
+                str(len(misfits)),
+                not misfits,
+                {"misfits": misfits[: measure.KEPT]},
+            ),
         )
 
     def needs(self) -> Gate:
