@@ -54,7 +54,7 @@ def with_interop(config):
 def test_python_blocks_run(page, code, place):
     out = run([sys.executable, "-c", code], place)
     if "mcp.json" in code and "print(reward)" in code:
-        assert out.splitlines() == ["['get_current_time', 'convert_time']", "1.0"]
+        assert out.splitlines() == ["['get_current_time', 'convert_time', 'submit_answer']", "1.0"]
 
 
 def training_blocks():

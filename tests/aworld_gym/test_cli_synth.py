@@ -71,11 +71,11 @@ def test_synth_for_people_and_too_few_tasks(run, place):
 
 def test_a_model_that_fails_keeps_what_is_there_and_says_how_to_go_on(run, place):
     with SynthModel([SUMS], broken_from=1) as model:
-        code, out, _ = run(*args(place, model.url, "--n", "5", "--json"))
+        code, out, _ = run(*args(place, model.url, "--n", "5", "-p", "retries=0", "--json"))
     message = json.loads(out)["error"]["message"]
     assert code == 1 and "out of credit" in message and "The 2 tasks in" in message and "resume" in message
     with SynthModel([[proposal("Eight and eighty?", ("add", {"a": 8, "b": 80}), type="int")]]) as model:
-        code, out, _ = run(*args(place, model.url, "--n", "3", "--resume", "--json"))
+        code, out, _ = run(*args(place, model.url, "--n", "3", "--resume", "-p", "retries=3", "--json"))
     assert code == 0 and json.loads(out)["accepted"] == 3
 
 

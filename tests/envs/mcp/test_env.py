@@ -178,6 +178,16 @@ def test_gymnasiums_checker_passes_with_warnings_as_errors():
             env.close()
 
 
+def test_a_vector_of_envs():
+    rows = [{"prompt": f"{k} + 1?", "answer": k + 1} for k in range(20)]
+    envs = gym.make_vec("AWorld/Mcp-v0", 3, vectorization_mode="sync", mcp_config=SMALL, tasks=rows)
+    obs, info = envs.reset(seed=0)
+    answers = [str(int(messages[-1]["content"].split()[0]) + 1) for messages in obs]
+    _, rewards, terminated, *_ = envs.step([say(f"<answer>{answer}</answer>") for answer in answers])
+    assert rewards.tolist() == [1.0] * 3 and terminated.all() and len(set(info["task_id"])) > 1
+    envs.close()
+
+
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
