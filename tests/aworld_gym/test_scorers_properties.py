@@ -384,6 +384,10 @@ def test_a_list_of_any_type_in_every_rendering_and_no_other_list(kind, ordered, 
         for wrong in (items[1:], [*items, items[0]], [*items, other]):
             assert not truth.judge(separator.join(wrong))[0]
     assert not truth.judge("; ".join([", ".join(items), ", ".join(shuffled)]))[0], "no two answers in one"
+    twice = Truth.of({**spec, "values": [items[0], *items]})
+    assert twice.judge("; ".join([*items, items[-1]]))[0] == same([items[0], *items], [*items, items[-1]]), (
+        "how often counts"
+    )
 
 
 # ---- what never pays, and what never breaks -----------------------------------------------------------------------
