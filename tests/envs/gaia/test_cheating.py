@@ -295,6 +295,36 @@ def test_links_and_archives_made_by_a_program_lead_nowhere(play, tmp_path):
     assert SECRET not in text and "GAIA_ANSWER" not in text
 
 
+@gaia_tools.needs_sandbox
+def test_nothing_is_left_of_the_last_episode(play):
+    """Neither files, nor processes, nor what was unpacked; so no episode can leave its answer to the next."""
+    play.begin("code")
+    mark = "left-behind-4711"
+    code = f"""
+        import os, pathlib
+        pathlib.Path("{mark}.txt").write_text("{mark}")
+        for place in ("/tmp", "/var/tmp", "/dev/shm", os.path.expanduser("~"), "/workspace/..", "/run"):
+            try:
+                pathlib.Path(place, "{mark}.txt").write_text("{mark}")
+            except OSError:
+                pass
+        if not os.fork():
+            os.setsid()
+            import time
+            time.sleep(60)
+    """
+    play(calling(("run_python", {"code": textwrap.dedent(code)})))
+    assert mark in play(calling(("list_files", {})))[0]
+    play.begin("code")
+    search = f"""
+        import os
+        for top, folders, names in os.walk("/"):
+            print(*(os.path.join(top, name) for name in names if name.startswith("{mark[:4]}" + "{mark[4:]}")))
+    """
+    text, _, _, _ = play(calling(("list_files", {}), ("run_python", {"code": textwrap.dedent(search)})))
+    assert mark not in text and "note.txt" in text
+
+
 # --- being paid for something else ---------------------------------------------------------------------------------
 
 
