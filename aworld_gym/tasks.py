@@ -18,7 +18,7 @@ from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
 from aworld_gym.types import Score, Task
 
 if TYPE_CHECKING:
-    from aworld_gym.records import RecordTasks
+    from aworld_gym.records import from_records as from_records
 
 
 @runtime_checkable
@@ -83,19 +83,13 @@ class TaskList:
         return verdict if isinstance(verdict, Score) else Score(float(verdict))
 
 
-def from_records(rows: Any, **columns: Any) -> RecordTasks:
-    """Rows of a list, a file, a DataFrame or a Dataset as tasks: :func:`aworld_gym.records.from_records`."""
-    from aworld_gym import records  # here: it stands on this module
-
-    return records.from_records(rows, **columns)
-
-
 def task_source(tasks: Any) -> TaskSource:
     """What an env was given for its tasks, as a task source.
 
     Args:
         tasks: a TaskSource; a list of :class:`~aworld_gym.types.Task` or of their fields; the path of a file of rows;
-            or a mapping of the arguments of :func:`from_records`, ``rows`` among them. The last three are JSON.
+            or a mapping of the arguments of :func:`~aworld_gym.records.from_records`, ``rows`` among them. The last
+            three are JSON.
 
     Raises:
         ConfigError: it is none of those.
@@ -103,7 +97,7 @@ def task_source(tasks: Any) -> TaskSource:
     if isinstance(tasks, TaskSource):
         return tasks
     if isinstance(tasks, str | os.PathLike):
-        return from_records(tasks)
+        return _described({"rows": tasks})
     if isinstance(tasks, Mapping):
         return _described(tasks)
     if isinstance(tasks, bytes) or not isinstance(tasks, Sequence):
@@ -128,6 +122,14 @@ def _described(arguments: Mapping[str, Any]) -> TaskSource:
             hint = did_you_mean(str(name), known)
             raise ConfigError(f"from_records takes no argument {name!r}; it takes {', '.join(known)}.{hint}")
     return from_records(**arguments)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "from_records":  # it stands on this module
+        from aworld_gym.records import from_records
+
+        return from_records
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _equal(truth: object, answer: str) -> float:
