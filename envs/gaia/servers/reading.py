@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
+from collections.abc import Callable
+from typing import Any
 
+from envs.gaia.overtime import Overtime, Watch
 from envs.gaia.servers.web import Reply
 from envs.gaia.tools.base import ToolFault, quoted
 from envs.gaia.tools.markup import html_text
 
 MAX_HTML = 2 << 20
 """Characters of a page that are parsed."""
+PARSE_CPU_S = 5.0
+"""Seconds of processor time for one page."""
 _TEXT_KINDS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 
-logging.getLogger("readability").setLevel(logging.ERROR)  # it reports every page without a clear main part
+logging.getLogger("readability").setLevel(logging.CRITICAL)  # it logs a traceback for every page it cannot read
 
 
 async def text_of(reply: Reply, *, whole: bool = False) -> str:
@@ -31,7 +35,7 @@ async def text_of(reply: Reply, *, whole: bool = False) -> str:
         raise ToolFault(f"{quoted(reply.url)} answered HTTP {reply.status}")
     kind, source = reply.kind, reply.text
     if kind in ("text/html", "application/xhtml+xml") or not kind and source.lstrip()[:1] == "<":
-        text = await asyncio.to_thread(page_text, source[:MAX_HTML], whole)
+        text = await parsed(page_text, source[:MAX_HTML], whole)
     elif kind.startswith("text/") or kind in _TEXT_KINDS or kind.endswith(("+json", "+xml")) or not kind:
         text = source
     else:
@@ -41,24 +45,41 @@ async def text_of(reply: Reply, *, whole: bool = False) -> str:
     return f"{text}\n[the page goes on: only its first part was fetched]" if reply.cut else text
 
 
+async def parsed(parse: Callable[..., str], *arguments: Any) -> str:
+    """What ``parse(*arguments)`` gives, in a thread, within :data:`PARSE_CPU_S` of processor time.
+
+    Raises:
+        ToolFault: it takes longer; some markup is made so that parsers do.
+    """
+    watch = Watch(PARSE_CPU_S)
+
+    def run() -> str:
+        try:
+            return watch.run(lambda: parse(*arguments))
+        except Overtime:
+            raise ToolFault("this page takes too long to be read; it may be made so on purpose") from None
+
+    watch.begin(asyncio.get_running_loop())
+    try:
+        return await asyncio.to_thread(run)
+    finally:
+        watch.close()
+
+
 def page_text(source: str, whole: bool) -> str:
     """The text of an HTML page: title and main part, or everything."""
     everything = html_text(source)
     if whole:
         return everything
+    from lxml.etree import ParserError
     from readability import Document
     from readability.readability import Unparseable
 
     try:
         document = Document(source)
         title, main = " ".join(document.short_title().split()), html_text(document.summary())
-    except Unparseable:
+    except (Unparseable, ParserError):
         return everything
     if len(main) < 200 or len(main) < len(everything) // 20:  # it took the wrong part for the main one
         return everything
     return main if main.startswith(title) else f"{title}\n\n{main}"
-
-
-def json_text(value: object) -> str:
-    """A JSON value as lines."""
-    return json.dumps(value, ensure_ascii=False, indent=1)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.servers.reading import parsed
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api, Recent
@@ -79,8 +79,8 @@ def build(setup: Setup) -> list[ToolDef]:
         return made["revid"], made["timestamp"], page["title"]
 
     async def rendered(language: str, **which: Any) -> str:
-        parsed = await ask(language, action="parse", prop="text", disableeditsection=1, disabletoc=1, **which)
-        return await asyncio.to_thread(html_text, str(parsed.get("text", "")))
+        answer = await ask(language, action="parse", prop="text", disableeditsection=1, disabletoc=1, **which)
+        return await parsed(html_text, str(answer.get("text", "")))
 
     async def old(title: str, date: str, language: str) -> str:
         number, when, name = await revision(title, date, language)

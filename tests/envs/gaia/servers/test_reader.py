@@ -3,6 +3,7 @@
 import pytest
 from web_stand_in import Answer, StandIn, session_with
 
+from envs.gaia.servers import reading
 from envs.gaia.servers.reader import SERVER
 
 SENTENCE = "The river rises in the hills, turns north at the mill, and joins the lake near the old bridge. "
@@ -13,13 +14,13 @@ PAGE = f"""<!doctype html><html><head><title>The Grey River</title><style>p {{co
 <footer>Imprint and cookies</footer><script>alert("x")</script></body></html>"""
 
 
-def reading(stand_in, tmp_path, **settings):
+def reading_session(stand_in, tmp_path, **settings):
     return session_with(SERVER, tmp_path, WEB_ALLOW_HOSTS=stand_in.host, **settings)
 
 
 async def test_the_main_part_of_a_page_in_pages(tmp_path):
     with StandIn(lambda request: Answer(PAGE)) as stand_in:
-        async with reading(stand_in, tmp_path) as session:
+        async with reading_session(stand_in, tmp_path) as session:
             first = await session.ok("read_url", url=f"{stand_in.url}/river")
             second = await session.ok("read_url", url=f"{stand_in.url}/river", page=2)
             whole = await session.ok("read_url", url=f"{stand_in.url}/river", whole=True)
@@ -38,12 +39,15 @@ async def test_the_main_part_of_a_page_in_pages(tmp_path):
         (Answer({"a": 1}), '{"a": 1}'),
         (Answer("<p>Zürich</p>".encode("latin-1"), kind="text/html; charset=iso-8859-1"), "Zürich"),
         (Answer("<html><body><p>Short.</p></body></html>"), "Short."),
+        (Answer("a word <!["), "a word"),
+        (Answer("<p>a\0b \x08 word"), "word"),
+        (Answer('<?xml version="1.0" encoding="utf-8"?><html><body><p>as XML</p></body></html>'), "as XML"),
         (Answer("<p>unclosed <b>tags <table><tr><td>1<td>2"), "unclosed tags"),
     ],
 )
 async def test_kinds_of_text(answer, expected, tmp_path):
     with StandIn(lambda request: answer) as stand_in:
-        async with reading(stand_in, tmp_path) as session:
+        async with reading_session(stand_in, tmp_path) as session:
             assert expected in await session.ok("read_url", url=stand_in.url)
 
 
@@ -58,8 +62,16 @@ async def test_kinds_of_text(answer, expected, tmp_path):
 )
 async def test_what_is_no_page(answer, message, tmp_path):
     with StandIn(lambda request: answer) as stand_in:
-        async with reading(stand_in, tmp_path) as session:
+        async with reading_session(stand_in, tmp_path) as session:
             assert message in await session.refused("read_url", url=stand_in.url)
+
+
+@pytest.mark.parametrize("page", ["<!--" * 200_000, "<a " * 300_000, "<p>" * 400_000, "<?" * 400_000])
+async def test_a_page_that_is_made_to_take_long_is_given_up(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "PARSE_CPU_S", 0.3)
+    with StandIn(lambda request: Answer(page)) as stand_in:
+        async with reading_session(stand_in, tmp_path) as session:
+            assert "takes too long to be read" in await session.refused("read_url", url=stand_in.url)
 
 
 async def test_private_addresses_are_refused_by_default(tmp_path):
