@@ -106,6 +106,8 @@ def from_records(
         >>> tasks.score(tasks.tasks[0], "5.0").value
         1.0
     """
+    if isinstance(metadata, str):
+        raise ConfigError(f"metadata is a list of columns, got the text {metadata!r}: write [{metadata!r}]")
     chosen = {"prompt": prompt, "answer": answer, "files": files, "id": id, "level": level, "plan": plan}
     is_file = isinstance(rows, str | os.PathLike)
     base = Path(folder) if folder is not None else Path(rows).parent if is_file else None

@@ -15,6 +15,7 @@ from aworld_gym.records.verdicts import specification, text_of
 from aworld_gym.scorers import Truth
 from aworld_gym.synth.proposal import Place, Proposal
 from aworld_gym.toolchain import Toolchain
+from aworld_gym.toolchain.content import NO_OUTPUT
 from aworld_gym.types import PlanStep, ToolResult
 
 MAX_ANSWER = 200
@@ -117,7 +118,7 @@ async def solve(toolchain: Toolchain, proposal: Proposal, files: Sequence[Record
 
 def _answer(proposal: Proposal, value: Any) -> Mapping[str, Any]:
     """The specification of the answer, of the type that was proposed; Unsolved where it is none."""
-    if value is None or isinstance(value, Mapping) or value == [] or value == "":
+    if value is None or isinstance(value, Mapping) or value in ([], "", NO_OUTPUT):
         raise Unsolved(f"the answer is {'empty' if not isinstance(value, Mapping) else 'an object'}")
     try:
         if isinstance(value, list):

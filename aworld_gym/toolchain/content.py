@@ -15,6 +15,8 @@ from aworld_gym.types import ToolResult
 
 Part = dict[str, Any]
 
+NO_OUTPUT = "(no output)"
+"""What the model is shown of a call that worked and gave nothing."""
 MAX_DEPTH = 100
 """Levels of a call's arguments at most."""
 
@@ -40,7 +42,7 @@ def tool_result(
     if not parts and structured is not None:
         parts = [text_part(json.dumps(structured, ensure_ascii=False))]
     if not parts:
-        parts = [text_part("the tool failed and gave no reason" if failed else "(no output)")]
+        parts = [text_part("the tool failed and gave no reason" if failed else NO_OUTPUT)]
     kept, missing = cut(parts, max_chars)
     return ToolResult(
         call_id=call_id,

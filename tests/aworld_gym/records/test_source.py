@@ -292,6 +292,7 @@ GOOD = {"prompt": "?", "answer": 1}
         ([GOOD], {"prompt": lambda row: row["x"]}, "row 1: the function for 'prompt' raised KeyError: 'x'"),
         ([GOOD], {"prompt": lambda row: 3}, "row 1, the function for 'prompt': expected text, got 3"),
         ([GOOD], {"prompt": 3}, "prompt is the name of a column or a function"),
+        ([GOOD], {"metadata": "kind"}, r"write \['kind'\]"),
         ([GOOD], {"metadata": ["kind"]}, r"row 1 has no column 'kind' \(metadata=\)"),
         ([{**GOOD, "kind": b"x"}], {"metadata": ["kind"]}, "row 1, column 'kind': metadata is kept as JSON"),
         ([{**GOOD, "id": 1}, {**GOOD, "id": "1"}], {}, "row 2, column 'id': '1' is the id of row 1 too"),

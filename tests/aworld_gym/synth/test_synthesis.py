@@ -132,6 +132,7 @@ GATE_CASES = [
     ("failed", "nothing at '/b'", echo("At slash b?", '{"a": 1}', json="/b")),
     ("failed", "cannot be read as int", echo("As an int?", "many", type="int")),
     ("failed", "the answer is empty", echo("Nothing?", '{"a": ""}', json="/a")),
+    ("failed", "the answer is empty", echo("What does silence give?", "")),
     ("failed", "the answer is an object", echo("All?", "{}", json="")),
     ("failed", "longer than 200", echo("Long?", "ab" * 200)),
     ("failed", "is no number", echo("Sum?", "q", ("add", {"a": from_first(**{"as": "number"})}))),
@@ -159,9 +160,9 @@ def test_every_gate_drops_what_it_is_for_and_counts_it(concurrency, tmp_path):
         assert gate == expected and all(part in reason for part in words.split(".*")), (case, gate, reason)
     counts = {gate: sum(case[0] == gate for case in GATE_CASES) for gate in GATES}
     assert report.fell == counts and report.accepted == 2 and report.proposals == len(cases)
-    assert not report.complete and "28 proposals were judged" in report.stopped
+    assert not report.complete and "29 proposals were judged" in report.stopped
     assert [r["answer"]["text"] for r in rows(tmp_path / "t.jsonl")] == ["3", "18"]
-    assert said[-1] == "round 7: 1 accepted, 3 repeated; 2 of 100 tasks"
+    assert said[-1] == "round 8: 1 accepted; 2 of 100 tasks"
 
 
 def test_an_answer_that_changes_between_two_runs_is_dropped(tmp_path):
