@@ -19,13 +19,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from aworld_gym import scorers
-from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
+from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.records.files import safe_name
 from aworld_gym.records.rows import read_parquet, read_rows
 from aworld_gym.records.verdicts import specification
+from aworld_gym.tasks import TaskList
 from aworld_gym.types import Score, Task
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ _OF_LEVEL = re.compile(r"metadata[._-]level(?P<level>[123])\.parquet")
 _SHOWN = 5
 
 
-class GaiaDataset:
+class GaiaDataset(TaskList):
     """One split of the real data set, as a :class:`aworld_gym.tasks.TaskSource`. Task ids are the data set's own.
 
     Args:
@@ -69,10 +68,10 @@ class GaiaDataset:
         self.split, self.scorer = split, scorers.check_which(scorer)
         self._folder = _split_folder(Path(directory), split)
         self._attached: dict[str, str] = {}
-        self.tasks = tuple(self._read(level))
-        self._by_id = {task.id: task for task in self.tasks}
-        if not self.tasks:
+        tasks = tuple(self._read(level))
+        if not tasks:
             raise ConfigError(f"{self._folder} has no tasks{f' of level {level}' if level else ''}")
+        super().__init__(tasks)
         self._check_files()
         self.scored = any(task.answer is not None for task in self.tasks)
         """Whether any task has a true answer."""
@@ -82,19 +81,6 @@ class GaiaDataset:
                 "the answers of GAIA's %s split are not public: its episodes get no reward, and their score is None",
                 split,
             )
-
-    def sample(self, rng: np.random.Generator) -> Task:
-        """One of the tasks, uniformly."""
-        return self.tasks[int(rng.integers(len(self.tasks)))]
-
-    def get(self, task_id: str) -> Task:
-        """The task of that id; raises UnknownTaskError."""
-        try:
-            return self._by_id[task_id]
-        except KeyError:
-            hint = did_you_mean(str(task_id), self._by_id)
-            where = f"the {len(self.tasks)} chosen tasks of the {self.split} split"
-            raise UnknownTaskError(f"there is no task {task_id!r} among {where}.{hint}") from None
 
     def setup(self, task: Task, workspace: Path) -> None:
         """Copy the attached file into the workspace."""

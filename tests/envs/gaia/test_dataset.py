@@ -272,5 +272,5 @@ def test_parquet_without_pyarrow_names_what_to_install_and_jsonl_does_without(ga
 
 
 def test_an_unknown_task_is_named_with_close_ones(gaia):
-    with pytest.raises(UnknownTaskError, match="'aaaa-9' among the 4 chosen tasks .* Did you mean"):
+    with pytest.raises(UnknownTaskError, match="'aaaa-9'; there are 4 tasks. Did you mean"):
         GaiaDataset(gaia, "validation").get("aaaa-9")
