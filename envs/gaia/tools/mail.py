@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email import policy
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesParser
@@ -38,15 +40,16 @@ def mail_text(file: BinaryIO, path: str) -> str:
     Raises:
         ToolFault: no mail, too large, or of too many parts.
     """
-    message = _parsed(file, path)
-    out = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
-    plain, rich, attached = [], [], []
-    for part in _leaves(message, path):
-        kind = part.get_content_type()
-        if not _attached(part) and kind in ("text/plain", "text/html"):
-            (plain if kind == "text/plain" else rich).append(_text(part))
-        else:
-            attached.append(_attachment(part, len(attached) + 1))
+    with _careful(path):
+        message = _parsed(file, path)
+        out = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
+        plain, rich, attached = [], [], []
+        for part in _leaves(message, path):
+            kind = part.get_content_type()
+            if not _attached(part) and kind in ("text/plain", "text/html"):
+                (plain if kind == "text/plain" else rich).append(_text(part))
+            else:
+                attached.append(_attachment(part, len(attached) + 1))
     body = plain or [html_text(text) for text in rich if len(text) <= MAX_HTML]
     out += ["", *(text.strip() for text in body)]
     if attached:
@@ -55,32 +58,39 @@ def mail_text(file: BinaryIO, path: str) -> str:
     return "\n".join(out)
 
 
-def attachments(file: BinaryIO, path: str) -> Iterator[Attachment]:
+def attachments(file: BinaryIO, path: str) -> list[Attachment]:
     """What is attached, in order; names are as the mail gives them, made unique.
 
     Raises:
         ToolFault: no mail, too large, or of too many parts.
     """
-    seen: set[str] = set()
-    count = 0
-    for part in _leaves(_parsed(file, path), path):
-        if _attached(part) or part.get_content_type() not in ("text/plain", "text/html"):
-            count += 1
-            found = _attachment(part, count)
-            name = found.name if found.name not in seen else f"{count}-{found.name}"
-            seen.add(name)
-            yield Attachment(name, found.data)
+    found: dict[str, Attachment] = {}
+    with _careful(path):
+        for part in _leaves(_parsed(file, path), path):
+            if _attached(part) or part.get_content_type() not in ("text/plain", "text/html"):
+                one = _attachment(part, len(found) + 1)
+                name = one.name if one.name not in found else f"{len(found) + 1}-{one.name}"
+                found[name] = Attachment(name, one.data)
+    return list(found.values())
+
+
+@contextmanager
+def _careful(path: str) -> Iterator[None]:
+    """Refuses where the library fails: over a broken mail it raises nearly anything, even once it has parsed it."""
+    try:
+        yield
+    except ToolFault:
+        raise
+    except Exception as error:
+        raise ToolFault(f"{quoted(path)} cannot be read as a mail ({type(error).__name__})") from None
 
 
 def _parsed(file: BinaryIO, path: str) -> Part:
     data = file.read(MAX_MAIL + 1)
     if len(data) > MAX_MAIL:
         raise ToolFault(f"{quoted(path)} has over {MAX_MAIL:,} bytes, too much for a mail. Use run_python.")
-    try:
-        # The older policy gives headers as they stand: the newer one parses each of them, which hostile ones make slow.
-        message: Part = BytesParser(policy=policy.compat32).parsebytes(data)
-    except (RecursionError, ValueError, LookupError, TypeError, AssertionError) as error:
-        raise ToolFault(f"{quoted(path)} cannot be read as a mail ({type(error).__name__})") from None
+    # The older policy gives headers as they stand: the newer one parses each of them, which hostile ones make slow.
+    message: Part = BytesParser(policy=policy.compat32).parsebytes(data)
     if not any(message.get(name) for name in _SHOWN):
         raise ToolFault(f"{quoted(path)} is no mail: it has none of the headers {', '.join(_SHOWN)}")
     return message
@@ -134,5 +144,5 @@ def _decoded(value: str) -> str:
     value = value[:MAX_HEADER]
     try:
         return str(make_header(decode_header(value)))
-    except (ValueError, LookupError):
+    except (ValueError, LookupError, MessageError):
         return value

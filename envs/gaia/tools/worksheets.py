@@ -15,6 +15,8 @@ MAX_MERGES = 5000
 """Ranges of merged cells of one sheet."""
 MAX_FILLED = 200_000
 """Cells that all of them cover, as far as there are rows."""
+MAX_ADDED = 10_000
+"""Rows that a merged range may add to a sheet which ends above them."""
 _LAST_COLUMN = 16_384
 _MARK = "(row)"
 
@@ -41,13 +43,15 @@ class Marks:
             return rows
         table, left = [list(row) for row in rows], MAX_FILLED
         for top, first, bottom, last in self.merged:
-            bottom = min(bottom, len(table) - 1)
+            if bottom >= len(table) and bottom - top >= MAX_ADDED:  # of a whole column: as far as there are rows
+                bottom = len(table) - 1
             left -= max(0, bottom - top + 1) * (last + 1)  # short rows are filled up from the left
             if left < 0:
                 raise ToolFault(f"{quoted(path)} has merged cells over more than {MAX_FILLED:,} cells. Use run_python.")
-            if top > bottom or first >= len(table[top]):
+            if top > bottom or top >= len(table) or first >= len(table[top]) or table[top][first] is None:
                 continue
             value = table[top][first]
+            table += ([] for _ in range(bottom + 1 - len(table)))  # the last rows may hold nothing else
             for row in table[top : bottom + 1]:
                 row += [None] * (last + 1 - len(row))
                 row[first : last + 1] = [value] * (last + 1 - first)

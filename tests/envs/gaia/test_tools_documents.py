@@ -312,7 +312,7 @@ def test_any_markup_gives_text(source):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.binary(max_size=300), st.sampled_from(["docx", "pptx", "pdf", "html", "json", "txt", "xlsx"]))
+@given(st.binary(max_size=300), st.sampled_from(["docx", "pptx", "pdf", "html", "json", "txt", "xlsx", "eml"]))
 def test_any_bytes_give_text_or_a_refusal(data, ending):
     try:
         text(data, f"a.{ending}")

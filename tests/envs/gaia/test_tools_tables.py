@@ -11,6 +11,7 @@ from gaia_tools import served
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from envs.gaia import render as files
 from envs.gaia.tools.base import ToolFault
 from envs.gaia.tools.tables import Sheet, load, show
 
@@ -296,3 +297,113 @@ def test_any_csv_comes_back_as_csv(rows):
     assert [tuple(row) for row in rows] == [tuple(row) for row in loaded]
     shown = show(Sheet(loaded), 0, 50)
     assert [tuple(r) for r in csv.reader(io.StringIO(shown, newline=""))] == [tuple(row) for row in rows]
+
+
+MARKED = files.Sheet(
+    ("Port", "Ship", "Tons", "Twice"),
+    (("Dover", "A", 3, 6), ("Dover", "B", 4, 8), ("Malm", "C", 5, 10), ("Dover", "D", 6, 12), ("Dover", "E", 7, 14)),
+    hidden_rows=(1, 4),
+    hidden_columns=("Tons",),
+    merged=("Port",),
+    formulas={"Twice": "=C{row}*2"},
+)
+
+
+async def test_what_is_hidden_is_marked_and_what_is_merged_is_filled(tmp_path):
+    book = files.Book((("Main", MARKED), ("Back", files.Sheet(("k",), ((1,),)))), hidden=("Back",))
+    (tmp_path / "a.xlsx").write_bytes(files.render("a.xlsx", book))
+    async with served(tmp_path) as session:
+        assert await session.ok("read_table", path="a.xlsx") == (
+            "[sheet 'Main'; other sheets: 'Back' (hidden)]\nPort,Ship,Tons (hidden),Twice,(row)\nDover,A,3,6,\n"
+            "Dover,B,4,8,hidden\nMalm,C,5,10,\nDover,D,6,12,\nDover,E,7,14,hidden\n"
+            "[cells are merged: their value stands in every row and column they cover]\n"
+            "[columns with (hidden) in their name are hidden]\n"
+            "[hidden rows, marked in the last column: 2 of 5]"
+        )
+        text = await session.ok("read_table", path="a.xlsx", sheet="Back")
+        assert text == "[sheet 'Back' (hidden); other sheets: 'Main']\nk\n1"
+        assert "Malm,C,5,10," in await session.ok("read_table", path="a.xlsx", start=2, rows=1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_hidden_and_merged_cells_are_read(data):
+    width, height = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 8))
+    header = tuple(f"c{x}" for x in range(width))
+    rows = tuple(tuple(data.draw(st.integers(0, 2)) for _ in header) for _ in range(height))
+    hidden_rows = tuple(sorted(data.draw(st.sets(st.integers(0, height - 1)))))
+    hidden, merged = (tuple(sorted(data.draw(st.sets(st.sampled_from(header))))) for _ in range(2))
+    sheet = files.Sheet(header, rows, hidden_rows, hidden, merged)
+    found = rows_of(files.render("a.xlsx", files.Book((("S", sheet),))), "a.xlsx")
+    labels = [f"{label} (hidden)" if label in hidden else label for label in header]
+    marks = [["(row)"], *(["hidden" if y in hidden_rows else ""] for y in range(height))] if hidden_rows else [[]] * 99
+    plain = [labels, *([str(cell) for cell in row] for row in rows)]
+    assert [list(row) for row in found] == [row + mark for row, mark in zip(plain, marks, strict=False)]
+
+
+def marked_xlsx(before: bytes = b"", after: bytes = b"", rows: bytes = b"") -> bytes:
+    """A workbook with markup of its own before and after the cells of its sheet."""
+    data = minimal_xlsx(rows or b'<row r="1"><c r="A1"><v>1</v></c></row><row r="2"><c r="A2"><v>2</v></c></row>')
+    patched = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(patched, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            body = old.read(name)
+            if name.endswith("sheet1.xml"):
+                body = body.replace(b"<sheetData>", before + b"<sheetData>").replace(
+                    b"</sheetData>", b"</sheetData>" + after
+                )
+            new.writestr(name, body)
+    return patched.getvalue()
+
+
+def merges(*ranges: str) -> bytes:
+    return b"<mergeCells>" + b"".join(f'<mergeCell ref="{r}"/>'.encode() for r in ranges) + b"</mergeCells>"
+
+
+@pytest.mark.parametrize(
+    ("data", "rows"),
+    [
+        (marked_xlsx(after=merges("A1:C2")), [("1", "1", "1"), ("1", "1", "1")]),
+        (marked_xlsx(after=merges("A1:A1", "$C$1:$C$2")), [("1",), ("2",)]),
+        (marked_xlsx(after=merges("B1:B2")), [("1",), ("2",)]),
+        (marked_xlsx(b'<cols><col min="1" max="99999" hidden="1"/></cols>'), [("1 (hidden)",), ("2",)]),
+        (marked_xlsx(after=merges("A2:A4")), [("1",), ("2",), ("2",), ("2",)]),
+        (marked_xlsx(after=merges("A1:A1048576")), [("1",), ("1",)]),
+        (marked_xlsx(b'<cols><col min="5" max="3" hidden="1"/></cols>'), [("1",), ("2",)]),
+    ],
+    ids=["a block", "odd", "of empty cells", "all columns", "below the rows", "a whole column", "columns backwards"],
+)
+def test_odd_marks(data, rows):
+    assert rows_of(data, "a.xlsx") == rows
+
+
+@pytest.mark.parametrize("odd", ["A2:B1", "A1", "", "A0:A1", "ZZZZ1:ZZZZ2", "a1:a2", "A1:A99999999", "A1:A2:A3"])
+def test_ranges_that_are_none_are_left_out_or_refused(odd):
+    try:
+        assert rows_of(marked_xlsx(after=merges(odd)), "a.xlsx") in ([("1",), ("2",)], [("1",), ("1",)])
+    except ToolFault as fault:
+        assert "cannot be read as a workbook" in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (marked_xlsx(b'<cols><col min="x" max="2" hidden="1"/></cols>'), "cannot be read as a workbook"),
+        (marked_xlsx(after=merges(*(f"A{i}:A{i + 1}" for i in range(1, 6000)))), "over 5,000 merged ranges"),
+        (marked_xlsx(b"<cols>" + b'<col min="1" max="16384" hidden="1"/>' * 9000 + b"</cols>"), "hides columns"),
+        (
+            marked_xlsx(
+                after=merges(*["A1:XFD1048576"] * 50),
+                rows=b"".join(b'<row r="%d"><c r="A%d"><v>1</v></c></row>' % (i, i) for i in range(1, 2000)),
+            ),
+            "merged cells over more than 200,000",
+        ),
+        (marked_xlsx(after=merges("XFD1:XFD1048576", *["A1:XFD2"] * 4000)), "merged cells over more than 200,000"),
+    ],
+    ids=["odd columns", "many ranges", "many columns", "all cells, often", "far to the right"],
+)
+def test_marks_without_end_are_refused_in_time(data, message):
+    start = time.process_time()
+    with pytest.raises(ToolFault, match=message):
+        rows_of(data, "a.xlsx")
+    assert time.process_time() - start < 2
