@@ -71,7 +71,9 @@ def codes_of(image: Image, path: str) -> str:
     if max(image.size) > MAX_QR_SIDE:
         image = image.copy()
         image.thumbnail((MAX_QR_SIDE, MAX_QR_SIDE))
-    found = zxingcpp.read_barcodes(image.convert("L"), formats=zxingcpp.BarcodeFormat.QRCode)
+    found = zxingcpp.read_barcodes(
+        image.convert("L"), formats=zxingcpp.BarcodeFormat.QRCode, text_mode=zxingcpp.TextMode.Plain
+    )
     texts = [clip(one.text, MAX_QR_TEXT) for one in found if one.valid][:MAX_QR_CODES]
     if not texts:
         raise ToolFault(f"no QR code can be read in {quoted(path)} ({size} px)")

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
+from envs.gaia import render as files
 from envs.gaia.tools.base import ToolFault
-from envs.gaia.tools.images import MAX_SIDE, load
+from envs.gaia.tools.images import MAX_SIDE, codes_of, load
+from envs.gaia.tools.lettering import find_lettering
 from envs.gaia.tools.pixels import describe, find_bars, find_grid
 
 COLOURS = {"red": (255, 0, 0), "green": (0, 128, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0), "black": (0, 0, 0)}
@@ -198,7 +200,7 @@ def giant_png(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [(5000, 5000), (60000, 60000), (2**31 - 1, 1), (1, 2**31 - 1)])
-@pytest.mark.parametrize("tool", ["view_image", "describe_image"])
+@pytest.mark.parametrize("tool", ["view_image", "describe_image", "read_qr"])
 async def test_giant_images_are_refused_at_once(tmp_path, size, tool):
     (tmp_path / "a.png").write_bytes(giant_png(*size))
     start = time.process_time()
@@ -238,3 +240,110 @@ def test_any_drawn_picture_is_described(width, height, seed):
         )
         draw.rectangle((a[0], b[0], a[1], b[1]), fill=rng.choice(list(COLOURS)))
     assert describe(image).startswith(f"size: {width} x {height} px")
+
+
+def drawn(content) -> Image.Image:
+    return load(io.BytesIO(files.render("a.png", content)), "a.png")
+
+
+LINES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30).map(lambda line: line.rstrip(" "))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(LINES, min_size=1, max_size=6).filter(any))
+def test_any_lettering_is_read(lines):
+    found = describe(drawn(files.Lettering(tuple(lines)))).split("\n")
+    assert found[2:] == [f"lettering, line by line ({len(lines)}):", *lines]
+
+
+async def test_lettering_of_the_workspace(tmp_path):
+    (tmp_path / "a.png").write_bytes(files.render("a.png", files.Lettering(("Room 12, door B", "0O 1lI| .,:;'`"))))
+    async with served(tmp_path) as session:
+        assert (await session.ok("describe_image", path="a.png")).endswith("(2):\nRoom 12, door B\n0O 1lI| .,:;'`")
+
+
+@pytest.mark.parametrize("scale", [1, 2, 3, 5])
+def test_lettering_of_other_sizes_is_read(scale):
+    image = drawn(files.Lettering(("Ab 7", "", "x")))
+    small = image.resize((image.width // 2, image.height // 2), Image.Resampling.NEAREST)
+    sized = small.resize((small.width * scale, small.height * scale), Image.Resampling.NEAREST)
+    assert find_lettering(codes(sized)) == ["Ab 7", "", "x"]
+
+
+def test_what_is_no_lettering_is_not_read():
+    image = drawn(files.Lettering(("Ab 7",)))
+    for x, y, colour in ((0, 0, "black"), (3, 3, "black"), (50, 20, "black"), (60, 21, "red")):
+        spoilt = image.copy()
+        spoilt.putpixel((x, y), {"black": (0, 0, 0), "red": (255, 0, 0)}[colour])
+        assert "lettering" not in describe(spoilt)
+    assert not find_lettering(codes(Image.new("RGB", (80, 60), "white")))
+    assert not find_lettering(codes(Image.new("RGB", (80, 60), "black")))
+
+
+LABELS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=10)
+HEIGHTS = st.tuples(st.sampled_from(["red", "green", "blue", "black"]), st.integers(1, 150))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(HEIGHTS, LABELS | st.just("")), min_size=2, max_size=8), st.booleans())
+def test_any_chart_is_measured_with_its_labels(bars, labelled):
+    labels = tuple(label for _, label in bars) if labelled else ()
+    heights = tuple(bar for bar, _ in bars)
+    lines = describe(drawn(files.Bars(heights, labels))).splitlines()
+    assert lines[2] == f"bars, left to right ({len(bars)}):"
+    for i, (line, (colour, height)) in enumerate(zip(lines[3:], heights, strict=True), 1):
+        label = f", labelled {labels[i - 1]}" if labels and labels[i - 1] else ""
+        assert line == f"{i}. {colour}: height {height} px, width 30 px{label}"
+
+
+TEXTS = st.text(st.characters(min_codepoint=1, max_codepoint=127), min_size=1, max_size=300)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS | st.text(st.sampled_from("0123456789"), min_size=1, max_size=300) | st.sampled_from(["A", "x" * 300]))
+def test_a_code_of_any_text_is_read(text):
+    assert codes_of(drawn(files.Qr(text)), "a.png") == text
+
+
+async def test_codes_of_the_workspace(tmp_path):
+    one, two = (drawn(files.Qr(text)) for text in ("first code", "the second"))
+    both = Image.new("RGB", (one.width + two.width, max(one.height, two.height)), "white")
+    both.paste(one, (0, 0)), both.paste(two, (one.width, 0))
+    (tmp_path / "a.png").write_bytes(files.render("a.png", files.Qr("https://example.org/?q=1")))
+    both.save(tmp_path / "both.png")
+    both.rotate(90, expand=True).resize((both.height * 5, both.width * 5)).save(tmp_path / "large.png")
+    (tmp_path / "none.png").write_bytes(png(grid([["red", "blue"], ["blue", "red"]])))
+    (tmp_path / "b.txt").write_text("x")
+    async with served(tmp_path) as session:
+        assert await session.ok("read_qr", path="a.png") == "https://example.org/?q=1"
+        for name in ("both.png", "large.png"):
+            lines = (await session.ok("read_qr", path=name)).splitlines()
+            assert [line[:3] for line in lines] == ["1. ", "2. "]
+            assert {line[3:] for line in lines} == {"first code", "the second"}
+        assert "no QR code can be read in 'none.png' (48x48 px)" in await session.refused("read_qr", path="none.png")
+        assert "is not a PNG" in await session.refused("read_qr", path="b.txt")
+
+
+def test_a_spoilt_code_is_mended_or_refused_never_misread():
+    text = "The answer is 42"
+    rng = random.Random(5)
+    image = drawn(files.Qr(text))
+    for modules in (2, 6, 20, 60, 200):
+        spoilt = image.copy()
+        draw = ImageDraw.Draw(spoilt)
+        for _ in range(modules):
+            x, y = (rng.randrange(4, image.width // 6 - 4) * 6 for _ in range(2))
+            draw.rectangle((x, y, x + 5, y + 5), fill=rng.choice(["black", "white"]))
+        try:
+            assert codes_of(spoilt, "a.png") == text
+        except ToolFault:
+            assert modules > 2
+
+
+@pytest.mark.parametrize("size", [(3500, 3500), (12_000_000, 1), (1, 12_000_000)])
+def test_a_large_picture_without_a_code_is_searched_in_time(size):
+    noise = Image.effect_noise(size, 90).convert("RGB")
+    start = time.process_time()
+    with pytest.raises(ToolFault, match="no QR code"):
+        codes_of(noise, "a.png")
+    assert time.process_time() - start < 3
