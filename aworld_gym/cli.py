@@ -102,7 +102,7 @@ def evaluate(
         typer.Option(
             metavar="NAME|FILE",
             help="Play exactly the tasks of a manifest, --group-size times each: one that the env has (for GAIA "
-            "validation or test), or a file.",
+            "validation or test), a file, or all: every task of an env that has a list of them.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from aworld_gym.manifests import Manifest
 
 
+ALL_TASKS = "all"
+"""What ``--manifest`` takes for every task once."""
+
+
 @dataclass(frozen=True)
 class EnvChoice:
     """An env and the arguments it is made with."""
@@ -82,15 +86,38 @@ def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None
 def choose_manifest(choice: EnvChoice, named: str | None) -> tuple[EnvChoice, Manifest | None]:
     """The manifest of that name or file, and the env as it is made to have its tasks; as it was where None.
 
+    ``all`` is every task of an env that has a list of them, once; unless the env has a manifest of that name.
+
     Raises:
         ConfigError: no such manifest, or the env's arguments ask for other tasks.
     """
     if named is None:
         return choice, None
-    from aworld_gym.manifests import find  # here, so that `doctor` runs where the MCP client does not
+    from aworld_gym import manifests  # here, so that `doctor` runs where the MCP client does not
 
-    manifest = find(choice.spec, named)
+    if named == ALL_TASKS and named not in manifests.names(choice.spec):
+        return choice, _all_tasks(choice.spec)
+    manifest = manifests.find(choice.spec, named)
     return replace(choice, spec=manifest.applied(choice.spec)), manifest
+
+
+def _all_tasks(spec: EnvSpec) -> Manifest:
+    from aworld_gym import manifests
+    from aworld_gym.making import make_tool_env
+
+    env = make_tool_env(spec)
+    try:
+        source = env.get_wrapper_attr("tasks")
+        tasks = getattr(source, "tasks", None)
+        if not isinstance(tasks, Sequence) or not tasks:
+            named = ", ".join(manifests.names(spec)) or "none"
+            raise ConfigError(
+                f"--manifest {ALL_TASKS}: {spec.id} as it is made here has no list of tasks, it draws them one by one; "
+                f"its manifests: {named}"
+            )
+        return manifests.Manifest.of(source, [task.id for task in tasks], name=ALL_TASKS, env_id=spec.id)
+    finally:
+        env.close()
 
 
 def check_output(folder: Path) -> None:

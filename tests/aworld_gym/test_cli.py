@@ -465,3 +465,22 @@ def test_eval_of_tasks_without_true_answers_says_that_nothing_was_scored(run, tm
     assert (found["valid"], found["scored"], found["success_rate"], found["mean_score"]) == (2, 0, None, None)
     code, out, _ = run(*args)
     assert code == 0 and "none scored" in out and "no true answer" in " ".join(out.split())
+
+
+def test_every_task_of_an_env_that_has_a_list_is_played_once(run, tmp_path):
+    folder = tmp_path / "2023/validation"
+    folder.mkdir(parents=True)
+    rows = [
+        {"task_id": f"t{k}", "Question": f"How many are {k} and 1?", "Level": 1 + k % 3, "Final answer": f"{k + 1}"}
+        for k in range(6)
+    ]
+    (folder / "metadata.jsonl").write_text("".join(json.dumps({**row, "file_name": ""}) + "\n" for row in rows))
+    args = ("eval", "AWorld/Gaia-v0", "-k", f"dataset={tmp_path}", "-k", "split=validation", "--manifest", "all")
+    code, out, _ = run(*args, "--policy", "cli_envs:two", "--output", str(tmp_path / "run"), "--json")
+    found = only_json(out)
+    assert code == 0 and found["episodes"] == 6 and found["pass_at_1"] == pytest.approx(1 / 6)
+    assert found["manifest"]["name"] == "all" and found["manifest"]["tasks_by_level"] == {"1": 2, "2": 2, "3": 2}
+    assert {level: numbers["pass_at_1"] for level, numbers in found["by_level"].items()} == {"1": 0, "2": 0.5, "3": 0}
+    assert sorted(e.task_id for e in read_jsonl(tmp_path / "run/episodes.jsonl")) == [f"t{k}" for k in range(6)]
+    code, out, _ = run("eval", "AWorld/Gaia-v0", "--manifest", "all", "--json")
+    assert code == 2 and "its manifests: validation, test" in only_json(out)["error"]["message"]

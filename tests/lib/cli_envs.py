@@ -45,6 +45,11 @@ def slow(seconds: float = 0.3):
     return ScriptedPolicy(say, name="slow")
 
 
+def two():
+    """A policy that answers 2, whatever the question."""
+    return ScriptedPolicy([{"role": "assistant", "content": "<answer>2</answer>"}], name="two")
+
+
 def broken():
     """A policy with a bug."""
 
