@@ -144,17 +144,23 @@ class ServerSpec:
         return {"command": sys.executable, "args": arguments, "cwd": str(_HOME), "env": env, "scope": self.scope}
 
     def run(self, arguments: Sequence[str] | None = None) -> None:
-        """Serve until the client leaves: over stdio, or over HTTP on 127.0.0.1."""
+        """Serve until the client leaves: over stdio, or (where it has no state) over HTTP on 127.0.0.1."""
         parser = argparse.ArgumentParser(prog=f"python -m {self.module}", description=self.summary)
-        parser.add_argument("--workspace", type=Path, default=os.environ.get("AWORLD_WORKSPACE", "."))
-        parser.add_argument("--http", type=int, metavar="PORT", help="serve over HTTP on 127.0.0.1 instead of stdio")
+        if self.scope == "episode":
+            workspace = os.environ.get("AWORLD_WORKSPACE")
+            parser.add_argument("--workspace", type=Path, default=workspace, help="the episode's directory")
+        else:  # one that has an episode's files or state serves that episode alone
+            parser.add_argument("--http", type=int, metavar="PORT", help="serve HTTP on 127.0.0.1 instead of stdio")
+            parser.set_defaults(workspace=".")
         options = parser.parse_args(arguments)
+        if options.workspace is None or not Path(options.workspace).is_dir():
+            parser.error("--workspace (or the environment variable AWORLD_WORKSPACE) must be an existing directory")
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
         try:
             server = self.make_server(EpisodeContext(Path(options.workspace), {}))
         except ConfigError as error:
             parser.exit(2, f"{error}\n")
-        if options.http is None:
+        if getattr(options, "http", None) is None:
             server.run("stdio")
         else:
             import uvicorn

@@ -4,8 +4,10 @@ import json
 import os
 import pickle
 import re
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import gymnasium as gym
@@ -14,6 +16,7 @@ from gaia_tools import Session
 from web_stand_in import Answer, StandIn
 
 import aworld_gym  # noqa: F401
+from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.toolchain import compat
 from aworld_gym.types import EpisodeContext
@@ -97,7 +100,7 @@ def test_a_server_that_lacks_something_says_so_and_does_not_start(name, capsys):
         gym.make("AWorld/Gaia-v0", servers=[name])
     assert spec.how in str(caught.value)
     with pytest.raises(SystemExit) as ended:
-        spec.run([])
+        spec.run(["--workspace", "."] if spec.scope == "episode" else [])
     out, err = capsys.readouterr()
     assert ended.value.code == 2 and out == "" and err.strip() == str(caught.value)
 
@@ -215,6 +218,47 @@ def test_the_doctor_tells_of_a_file_that_cannot_be_read(monkeypatch):
     monkeypatch.setenv("AWORLD_ENV_FILE", "/no/such/file")
     (row,) = catalog.doctor()
     assert not row["ready"] and "AWORLD_ENV_FILE names '/no/such/file', which is no file" in row["detail"]
+
+
+def test_a_server_with_an_episodes_files_needs_its_folder(capsys):
+    for arguments in ([], ["--workspace", "/no/such/folder"], ["--http", "80"]):
+        with pytest.raises(SystemExit):
+            catalog.SERVERS["download"].run(arguments)
+        assert "--workspace" in capsys.readouterr().err
+
+
+def test_one_without_state_serves_http_too():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with StandIn(wiki) as stand_in:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "envs.gaia.servers.wikipedia", "--http", str(port)],
+            cwd=ROOT,
+            env={**os.environ, "WIKIPEDIA_BASE_URL": stand_in.url, "AWORLD_ENV_FILE": os.path.abspath(_empty_file())},
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    assert process.poll() is None and time.monotonic() < deadline, "the server did not start"
+                    time.sleep(0.05)
+            env = ToolEnv({"mcpServers": {"w": {"url": f"http://127.0.0.1:{port}/mcp"}}}, [{"id": "a", "prompt": "?"}])
+            env.reset(seed=0)
+            assert called(env, "wikipedia_search", query="x") == "Grey River | a river"
+            env.close()
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _empty_file():
+    path = Path("no-keys")
+    path.touch()
+    return path
 
 
 def test_the_page_names_every_server_and_tool():
