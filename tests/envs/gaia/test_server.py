@@ -6,8 +6,7 @@ import threading
 import time
 
 import pytest
-from chat_tokenizers import build, missing
-from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, openai_schemas, served
+from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, served
 
 from aworld_gym.errors import ConfigError
 from aworld_gym.toolchain import Toolchain, loop
@@ -33,24 +32,6 @@ async def test_lists_every_tool_described_and_annotated(tmp_path):
         schema = tool["inputSchema"]
         assert schema["additionalProperties"] is False and "title" not in schema
         assert not any("title" in inner or name.startswith("_") for name, inner in schema["properties"].items())
-
-
-@pytest.mark.skipif(bool(missing("real_qwen3")), reason=missing("real_qwen3"))
-async def test_schemas_cost_at_most_3000_tokens_of_qwen(tmp_path):
-    """As Qwen3's template writes them into the prompt, in its own vocabulary."""
-    tokenizer = build("real_qwen3")
-    said = [{"role": "user", "content": "Hello"}]
-
-    def cost(tools):
-        prompt = tokenizer.apply_chat_template(said, tools=tools, tokenize=False)
-        return len(tokenizer.encode(prompt, add_special_tokens=False))
-
-    async with served(tmp_path) as session:
-        full = openai_schemas(await session.tools())
-    async with served(tmp_path, compact=True) as session:
-        compact = openai_schemas(await session.tools())
-    assert 1000 < cost(full) - cost(None) <= 3000
-    assert cost(compact) < cost(full)
 
 
 async def test_tools_are_chosen_by_name(tmp_path):
