@@ -81,7 +81,7 @@ test-trl: .venv/.dev
 	$(PYTEST) tests/adapters
 
 test-mcp1: .venv-mcp1/.done .interop/.done
-	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py
+	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py tests/envs/gaia/test_server.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
