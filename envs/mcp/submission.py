@@ -16,7 +16,7 @@ def make_server(context: EpisodeContext) -> Any:
     """An MCP server that takes the answer and does nothing with it: the env reads it from the call."""
     server = new_server("submission")
 
-    @server.tool(description="Submit the final answer and end the task. Once only.", structured_output=False)
+    @server.tool(description="Submit the final answer and end the task. Once only.")
     def submit_answer(answer: Annotated[str, Field(description="The answer alone: no sentence, no working.")]) -> str:
         return "Answer submitted."
 
