@@ -154,7 +154,7 @@ def test_answers_are_safe_to_score_and_not_in_the_question(template: str, flavou
 def test_no_answer_is_common(template: str) -> None:
     answers: Counter[str] = Counter()
     for flavour in FLAVOURS:
-        answers.update(task.answer["text"] for task in tasks_of(template, flavour, 150, first=5000))
+        answers.update(task.answer["text"] for task in tasks_of(template, flavour, 100, first=5000))
     (answer, times), *_ = answers.most_common(1)
     assert times / answers.total() <= 0.05, f"{answer!r} is right in {times} of {answers.total()}"
 
@@ -166,7 +166,7 @@ def test_no_task_comes_twice() -> None:
     seen: Counter[str] = Counter()
     for split in SPLITS:
         source, rng = GaiaTasks(split), np.random.default_rng(11)
-        for _ in range(1500):
+        for _ in range(700):
             task = source.sample(rng)
             content = repr((task.prompt, sorted(_built(task.id)[1].files.items()), task.answer["text"]))
             seen[hashlib.sha256(content.encode()).hexdigest()] += 1
@@ -178,7 +178,7 @@ def test_wordings_differ() -> None:
     import re
 
     for template in templates():
-        tasks = [task for flavour in FLAVOURS for task in tasks_of(template, flavour, 60)]
+        tasks = [task for flavour in FLAVOURS for task in tasks_of(template, flavour, 20)]
         masked = {re.sub(r"\S*[\d_./A-Z]\S*", "#", task.prompt.split("\n\n")[0]) for task in tasks}
         assert len(masked) > 20, template
 
@@ -191,6 +191,7 @@ from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
 from envs.gaia.world import TRAINING_FLAVOURS as FLAVOURS
 from envs.gaia.world import pages
+webs = set()
 for one in templates().values():
     for flavour in FLAVOURS:
         source = GaiaTasks(one.split)
@@ -200,8 +201,10 @@ for one in templates().values():
             for path in sorted(pathlib.Path(folder).iterdir()):
                 print(task.id, path.name, hashlib.sha256(path.read_bytes()).hexdigest())
         print(hashlib.sha256(repr(task).encode()).hexdigest())
-        web = pages(task.public["corpus"])
-        print(hashlib.sha256(repr(list(web.items())).encode()).hexdigest())
+        if (one.split, flavour) not in webs:  # making a world's pages takes long
+            webs.add((one.split, flavour))
+            web = pages(task.public["corpus"])
+            print(hashlib.sha256(repr(list(web.items())).encode()).hexdigest())
 for split in SPLITS:
     rng = np.random.default_rng(9)
     print([GaiaTasks(split).sample(rng).id for _ in range(5)])
