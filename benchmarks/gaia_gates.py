@@ -25,14 +25,17 @@ import gymnasium as gym
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "lib"))
+sys.path[:0] = [str(ROOT / "tests" / "lib"), str(ROOT)]
 
 import gaia_evidence  # noqa: E402
+from gaia_grammar import ATTRIBUTES  # noqa: E402
+from gaia_solver import FRAME  # noqa: E402
 
 import aworld_gym  # noqa: E402, F401  (registers the env)
 from aworld_gym.policies import OraclePolicy, Policy, RandomPolicy  # noqa: E402
 from aworld_gym.rollout import rollout  # noqa: E402
 from aworld_gym.types import Task  # noqa: E402
+from benchmarks.gaia_guesser import GuessingReader  # noqa: E402
 from envs.gaia import scorers  # noqa: E402
 from envs.gaia.levels import fits  # noqa: E402
 from envs.gaia.splits import SPLITS  # noqa: E402
@@ -40,7 +43,7 @@ from envs.gaia.tasks import GaiaTasks  # noqa: E402
 from envs.gaia.templates import templates  # noqa: E402
 from envs.gaia.world import FLAVOURS  # noqa: E402
 
-POLICIES: Mapping[str, type[Policy]] = {"oracle": OraclePolicy, "random": RandomPolicy}
+POLICIES: Mapping[str, type[Policy]] = {"oracle": OraclePolicy, "random": RandomPolicy, "guessing": GuessingReader}
 KEPT = 20
 """Failures that a result names."""
 TRAINING_FLAVOURS = tuple(flavour for flavour in FLAVOURS if flavour != "real")
@@ -175,13 +178,15 @@ def recalled(draw: Draw) -> list[dict[str, Any]]:
 def shapes(question: str) -> list[str]:
     """What a question has in common with others, from the most to the least special.
 
-    Names, numbers and files are masked; then come the attribute that is asked for, and what kind of answer is.
+    First its noun phrase with names, numbers and files masked; then what the phrase begins with, which is the
+    attribute or the kind of result that is asked for; then nothing.
     """
-    body = re.sub(r"\S*[\w-]\.[a-z]\w+\b|[A-Z][\w'-]*(?: [A-Z][\w'-]*)*|\d[\d.,-]*", "#", question)
-    masked = re.sub(r"# (?=#)", "", body)
-    core = re.search(r"\b(?:the|how many) .*", masked)
-    asked = re.match(r"(.*?) (?:of|over|in|among|from|between|that|with|to)\b", core[0] if core else masked)
-    return [masked, asked[1] if asked else masked, masked.rsplit(". ", 1)[-1], ""]
+    phrase = next((match[1] for s in re.split(r"(?<=[.?]) ", question) if (match := FRAME.fullmatch(s))), question)
+    names = r"\S*[\w-]\.[a-z]\w+\b|[A-Z][\w'-]*(?: (?:and |of |the )?[A-Z][\w'-]*)*|\d[\d.,-]*"
+    masked = re.sub(r"# (?=#)", "", re.sub(names, "#", phrase))
+    asked = next((name for name in sorted(ATTRIBUTES, key=len, reverse=True) if phrase.startswith(f"the {name} ")), "")
+    begun = re.match(r"(.*?) (?:of|over|in|among|from|between|that|with|to|recorded)\b", masked)
+    return [masked, asked or (begun[1] if begun else masked), ""]
 
 
 def guessed(known: Sequence[dict[str, Any]], asked: Sequence[dict[str, Any]]) -> dict[str, float]:
