@@ -106,6 +106,8 @@ def _of_file(path: Path) -> Iterator[tuple[str, Row]]:
         raise ConfigError(f"a file of rows ends in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
+    if not os.access(path, os.R_OK):
+        raise ConfigError(f"the file {str(path)!r} may not be read")
     if path.suffix == ".parquet":
         for number, row in enumerate(read_parquet(path), 1):
             yield f"{path.name}, row {number}", row

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, OutputError, why
 
 try:
     import fcntl
@@ -37,7 +37,7 @@ class Lines:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("ab+", buffering=0)
         except OSError as error:
-            raise ConfigError(f"cannot write {path}: {error.strerror}; choose another place") from error
+            raise ConfigError(f"cannot write {path}: {why(error)}; choose another place") from error
         try:
             if fcntl is not None:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -50,15 +50,19 @@ class Lines:
             raise
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write one line. When this returns, a kill of the process cannot lose it."""
+        """Write one line. When this returns, a kill of the process cannot lose it.
+
+        Raises:
+            OutputError: it could not be written (a full disk, say); the file is then as it was before.
+        """
         line = memoryview(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         start = os.fstat(self._file.fileno()).st_size
         try:
             while line:
                 line = line[os.write(self._file.fileno(), line) :]
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._file.fileno(), start)  # a later line must not stand behind half of this one
-            raise
+            raise OutputError(f"cannot write {self.path}: {why(error)}; what it holds is whole") from error
         self.rows.append(dict(row))
 
     def close(self) -> None:

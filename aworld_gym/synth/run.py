@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from aworld_gym.actions import canonical_json
-from aworld_gym.errors import ConfigError, InfraError
+from aworld_gym.errors import ConfigError, InfraError, OutputError
 from aworld_gym.policies.endpoint import OpenAIPolicy
 from aworld_gym.records.files import RecordFile, write_all
 from aworld_gym.synth import prompts
@@ -83,7 +83,8 @@ def synthesize(
         say: called with a line about each round.
 
     Raises:
-        ConfigError: what cannot work. InfraError: the tools or the model failed; resume it later.
+        ConfigError: what cannot work. InfraError: the tools or the model failed. OutputError: the disk is full, say.
+            After the last two the run can be resumed.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"n must be a whole number of at least 1, got {n!r}")
@@ -103,8 +104,8 @@ def synthesize(
         limit = max(10 * n, 50) if max_proposals is None else max_proposals
         try:
             loop.run(run.through(limit))
-        except InfraError as error:
-            error.add_note(f"The {len(tasks.rows)} tasks in {output} are kept; resume the run when it is mended.")
+        except (InfraError, OutputError) as error:
+            error.add_note(f"({len(tasks.rows)} tasks are kept in {output}; mend it, then resume the run.)")
             raise
         return run.report()
 

@@ -1,6 +1,11 @@
 """``aworld-gym synth`` as a user runs it, and what its tasks are for: ``eval`` of AWorld/Mcp-v0."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from chat_endpoint import ChatEndpoint, refusal
@@ -73,10 +78,40 @@ def test_a_model_that_fails_keeps_what_is_there_and_says_how_to_go_on(run, place
     with SynthModel([SUMS], broken_from=1) as model:
         code, out, _ = run(*args(place, model.url, "--n", "5", "-p", "retries=0", "--json"))
     message = json.loads(out)["error"]["message"]
-    assert code == 1 and "out of credit" in message and "The 2 tasks in" in message and "resume" in message
+    assert code == 1 and "out of credit" in message and "(2 tasks are kept in" in message and "resume" in message
     with SynthModel([[proposal("Eight and eighty?", ("add", {"a": 8, "b": 80}), type="int")]]) as model:
         code, out, _ = run(*args(place, model.url, "--n", "3", "--resume", "-p", "retries=3", "--json"))
     assert code == 0 and json.loads(out)["accepted"] == 3
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_it_is_resumed_without_loss(place):
+    """No file may grow beyond so many bytes: a write beyond fails as on a full disk."""
+    batches = [
+        [proposal(f"Which number do {k} and one make?", ("add", {"a": k, "b": 1}), type="int")] for k in range(9)
+    ]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1] / "lib")}
+
+    def command(model, *more):
+        words = map(str, args(place, model.url, "--n", "6", "--batch", "1", "--similarity", "1", "--json", *more))
+        return [sys.executable, "-m", "aworld_gym", *words]
+
+    with SynthModel(batches) as model:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
+        done = subprocess.run(
+            command(model), env=environment, capture_output=True, text=True, preexec_fn=limit, timeout=90
+        )
+        message = json.loads(done.stdout)["error"]["message"]
+        assert done.returncode == 1 and "File too large; what it holds is whole (4 tasks are kept in" in message, (
+            done.stderr
+        )
+        lines = (place / "tasks.jsonl").read_text().splitlines()
+        assert len([json.loads(line) for line in lines]) == 4 and "Traceback" not in done.stderr
+    replies = sum('"kind": "round"' in line for line in (place / "tasks.synth.jsonl").read_text().splitlines())
+    with SynthModel(batches[replies:]) as model:
+        done = subprocess.run(command(model, "--resume"), env=environment, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in (place / "tasks.jsonl").read_text().splitlines()]
+    assert [row["answer"]["text"] for row in found] == ["1", "2", "3", "4", "5", "6"]
 
 
 @pytest.mark.parametrize(
