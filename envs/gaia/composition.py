@@ -340,7 +340,7 @@ def _descriptions(composition: Composition, table: Table, row: Row) -> list[Desc
     return [one for one in found if one.kind != "ref" and len(one.value) > 2]  # two letters stand on every page
 
 
-def _elsewhere(composition: Composition, table: Table, row: Row) -> list[Row]:
+def elsewhere(composition: Composition, table: Table, row: Row) -> list[Row]:
     """Some other entities from which no hop leads to where one leads from this one."""
     refs = table.of_kind("ref")
     others = composition.draft.some(table.rows, min(16, len(table.rows)))
@@ -351,7 +351,7 @@ def _described(composition: Composition, table: Table, row: Row) -> Term:
     """By its nickname, code, capital, captain, ..."""
     draft = composition.draft
     description = draft.pick(_descriptions(composition, table, row))
-    others = _elsewhere(composition, table, row)
+    others = elsewhere(composition, table, row)
     if description.kind == "alias":
         values = [draft.world.alias(table.name, one["name"]) for one in others]
     else:
@@ -363,7 +363,7 @@ def _described(composition: Composition, table: Table, row: Row) -> Term:
 
 def _called(composition: Composition, table: Table, row: Row) -> Term:
     """By its name, which the version of a document states that counts."""
-    others = [one["name"] for one in _elsewhere(composition, table, row)]
+    others = [one["name"] for one in elsewhere(composition, table, row)]
     name = composition.version("name", row["name"], others=others)
     return called(composition.draft, table, composition.short("text", name))
 
@@ -382,7 +382,7 @@ def _recorded(composition: Composition, table: Table, row: Row) -> Term:
     at = draft.rng.randrange(len(records.rows))
     rows = tuple({**one, ledger.key: row["name"]} if i == at else one for i, one in enumerate(records.rows))
     ending = composition.fresh(("csv", "tsv", "sqlite", "json"), lambda ending: _TOOLS[ending])
-    apart = {one["name"] for one in _elsewhere(composition, table, row)}
+    apart = {one["name"] for one in elsewhere(composition, table, row)}
     others = [str(one["Reference"]) for one in rows if one[ledger.key] in apart]
     reference = composition.text("code", str(rows[at]["Reference"]), others)
     table_rows = tabulated(draft, replace(records, rows=rows), ending, composition.box())

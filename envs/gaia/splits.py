@@ -92,12 +92,16 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "revision-days": "train",
         "revision-gap": "train",
         "revision-rate": "train",
+        "same-day": "train",
+        "sealed-table": "train",
         "issuer-bill": "validation",
+        "legend-in-force": "validation",
         "two-histories": "validation",
         "weights-in-force": "validation",
         "bounded-ledger": "test",
         "revision-larger": "test",
         "roster-missing": "test",
+        "two-ledgers": "test",
     }
 )
 """Every template's split. A template that is not here cannot be registered."""

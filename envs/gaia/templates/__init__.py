@@ -21,6 +21,7 @@ _MODULES = (
     "atlas",
     "combined",
     "documents",
+    "level3_files",
     "level3_revisions",
     "level3_trails",
     "lookups",

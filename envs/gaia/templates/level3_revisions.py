@@ -15,7 +15,7 @@ from envs.gaia.templates import template
 from envs.gaia.terms import Draft, Question, Term, require
 from envs.gaia.world import TRAINING_FLAVOURS, Row, Table
 
-_CLAUSE = 5
+CLAUSE = 5
 """Words of the longest phrase that needs no short name before a clause follows it, such as ``the ship Quiet Heron``."""
 _RATES = tuple(rate for rate in range(3, 60) if rate % 2 and rate % 5)
 """Percentages that seldom give a last digit of zero, which is written in several ways."""
@@ -28,9 +28,9 @@ def revision_day(draft: Draft) -> Question:
 
     def shape(c: Composition, depth: int) -> Term:
         table, row = c.revised()
-        entity = c.short("entity", c.entity(depth, table, row), words=_CLAUSE)
+        entity = c.short("entity", c.entity(depth, table, row), words=CLAUSE)
         first, last = between_revisions(c.draft, table, row)
-        day = c.day(_day_between(c.draft, first, last), differs=lambda other: not first <= other <= last)
+        day = c.day(day_between(c.draft, first, last), differs=lambda other: not first <= other <= last)
         return as_of(c.draft, entity, table, c.short("date", day))
 
     return composed(draft, shape, least=draft.rng.randrange(1, 4))
@@ -41,7 +41,7 @@ def revision_rate(draft: Draft) -> Question:
     """A rate from the version of a document that counts, of an outdated number of an entity."""
 
     def shape(c: Composition, depth: int) -> Term:
-        base = _outdated(c, depth)
+        base = outdated(c, depth)
         rate = c.version("rate", c.draft.pick(_RATES), c.draft.pick(_RULES))
         return percent(c.draft, c.short("number", rate), c.short("number", base))
 
@@ -53,7 +53,7 @@ def revision_gap(draft: Draft) -> Question:
     """An outdated number of an entity, and the total of the records after a day, subtracted."""
 
     def shape(c: Composition, depth: int) -> Term:
-        base = c.short("number", _outdated(c, depth))
+        base = c.short("number", outdated(c, depth))
         records = draw_records(c.draft, c.draft.rng.randrange(24, 46))
         ending = c.fresh(("csv", "tsv", "xlsx", "sqlite"), lambda one: "database" if one == "sqlite" else "table")
         rows = tabulated(c.draft, records, ending, c.box())
@@ -73,7 +73,7 @@ def revision_days(draft: Draft) -> Question:
 
     def shape(c: Composition, depth: int) -> Term:
         table, row = c.revised()
-        entity = c.short("entity", c.entity(depth, table, row), words=_CLAUSE)
+        entity = c.short("entity", c.entity(depth, table, row), words=CLAUSE)
         revised = c.seen(revised_on(c.draft, entity, table))
         other = random_date(c.draft)
         require(abs(int(other[:4]) - int(revised.value[:4])) > 0, "a day too close")
@@ -93,9 +93,9 @@ def two_histories(draft: Draft) -> Question:
         other_table, other = c.pick(
             lambda one, entity: entity is not row and _revised_within(c, one, entity, first, last)
         )
-        dated = c.short("entity", c.entity(1, other_table, other, plain=True), words=_CLAUSE)
-        day = c.short("date", c.seen(revised_on(c.draft, dated, other_table)), words=_CLAUSE)
-        entity = c.short("entity", c.entity(depth, table, row), words=_CLAUSE)
+        dated = c.short("entity", c.entity(1, other_table, other, plain=True), words=CLAUSE)
+        day = c.short("date", c.seen(revised_on(c.draft, dated, other_table)), words=CLAUSE)
+        entity = c.short("entity", c.entity(depth, table, row), words=CLAUSE)
         return as_of(c.draft, entity, table, day)
 
     return composed(draft, shape)
@@ -106,23 +106,23 @@ def revision_larger(draft: Draft) -> Question:
     """The larger or smaller of two entities' outdated numbers, and another number subtracted."""
 
     def shape(c: Composition, depth: int) -> Term:
-        one, other = (c.short("number", _outdated(c, depth if i else 1, plain=True)) for i in range(2))
+        one, other = (c.short("number", outdated(c, depth if i else 1, plain=True)) for i in range(2))
         larger = c.draft.rng.random() < 0.5
         found = extreme(c.draft, *c.draft.some((one, other), 2), larger=larger)
-        chosen = c.short("number", found, words=_CLAUSE)
+        chosen = c.short("number", found, words=CLAUSE)
         return gap(c.draft, *c.draft.some((chosen, c.short("number", c.number("atlas", "linked"))), 2))
 
     return composed(draft, shape)
 
 
-def _outdated(c: Composition, depth: int, *, plain: bool = False) -> Term:
+def outdated(c: Composition, depth: int, *, plain: bool = False) -> Term:
     """A number that the atlas first gave, or gave before the latest revision, for an entity that a chain leads to."""
     table, row = c.revised("int")
-    entity = c.short("entity", c.entity(depth, table, row, plain=plain), words=_CLAUSE)
+    entity = c.short("entity", c.entity(depth, table, row, plain=plain), words=CLAUSE)
     return c.seen(c.draft.pick((before_last, first_entry))(c.draft, entity, table))
 
 
-def _day_between(draft: Draft, first: str, last: str) -> str:
+def day_between(draft: Draft, first: str, last: str) -> str:
     """A day after the one and before the other."""
     start, end = (datetime.date.fromisoformat(day).toordinal() for day in (first, last))
     return datetime.date.fromordinal(draft.rng.randrange(start + 1, end)).isoformat()
