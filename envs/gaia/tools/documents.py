@@ -34,6 +34,7 @@ _OTHER_TOOLS = {
     "bmp": "view_image or describe_image",
     "webp": "view_image or describe_image",
     "sqlite": "query_sqlite",
+    "sqlite3": "query_sqlite",
     "db": "query_sqlite",
     "wav": "decode_audio",
     "zip": "unpack_archive",

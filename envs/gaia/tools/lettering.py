@@ -6,17 +6,12 @@ Reads what is drawn in the one bitmap font of :mod:`envs.gaia.glyphs`; it is no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from envs.gaia import glyphs
+from envs.gaia.tools.arrays import Codes
 
 MAX_SCALE = 8
 """Pixels of the picture for one of the font, at most."""
-
-Codes = np.ndarray[Any, np.dtype[np.uint32]]
-"""Colours as 0xRRGGBB, one per pixel (height x width)."""
 
 
 def find_lettering(codes: Codes) -> list[str]:

@@ -43,7 +43,9 @@ def mail_text(file: BinaryIO, path: str) -> str:
     with _careful(path):
         message = _parsed(file, path)
         out = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
-        plain, rich, attached = [], [], []
+        plain: list[str] = []
+        rich: list[str] = []
+        attached: list[Attachment] = []
         for part in _leaves(message, path):
             kind = part.get_content_type()
             if not _attached(part) and kind in ("text/plain", "text/html"):
@@ -104,7 +106,7 @@ def _leaves(message: Part, path: str) -> Iterator[Part]:
         count += 1
         if count > MAX_PARTS:
             raise ToolFault(f"{quoted(path)} has over {MAX_PARTS} parts and is not read. Use run_python.")
-        inner = part.get_payload()
+        inner: Any = part.get_payload()
         if part.get_content_maintype() == "multipart" and isinstance(inner, list):
             todo += reversed(inner)
         else:
@@ -116,7 +118,7 @@ def _attached(part: Part) -> bool:
 
 
 def _attachment(part: Part, number: int) -> Attachment:
-    inner = part.get_payload()
+    inner: Any = part.get_payload()
     if isinstance(inner, list):  # a mail in the mail
         data, name = b"".join(one.as_bytes() for one in inner), f"message-{number}.eml"
     else:

@@ -9,12 +9,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from PIL.Image import Image
 
 from envs.gaia.tools import lettering
+from envs.gaia.tools.arrays import Codes, runs
 
 MAX_COLOURS = 8
 """Colours that are listed."""
@@ -25,9 +25,6 @@ MAX_WRITTEN = 400
 MAX_BARS = 60
 _DRAWN = 256
 """Distinct colours up to which a picture is taken to be drawn."""
-
-Codes = np.ndarray[Any, np.dtype[np.uint32]]
-"""Colours as 0xRRGGBB, one per pixel (height x width)."""
 
 _NAMED = {
     "black": 0x000000,
@@ -122,7 +119,7 @@ def find_bars(codes: Codes) -> list[Bar]:
     ink[(codes == codes[:, :1]).all(axis=1), :] = False
     ink[:, (codes == codes[:1, :]).all(axis=0)] = False
     bars, bottoms = [], set()
-    for left, right in _runs(ink.any(axis=0)):
+    for left, right in runs(ink.any(axis=0)):
         rows = np.flatnonzero(ink[:, left])
         top, bottom = int(rows[0]), int(rows[-1])
         block = codes[top : bottom + 1, left:right]
@@ -153,7 +150,7 @@ def _ruled(codes: Codes) -> Grid | None:
     """Cells between straight lines of one colour."""
     row_lines = (codes == codes[:, :1]).all(axis=1)
     column_lines = (codes == codes[:1, :]).all(axis=0)
-    rows, columns = _runs(~row_lines), _runs(~column_lines)
+    rows, columns = runs(~row_lines), runs(~column_lines)
     if min(len(rows), len(columns)) < 2 or len(rows) * len(columns) > MAX_CELLS:
         return None
     heights, widths = {b - a for a, b in rows}, {b - a for a, b in columns}
@@ -212,9 +209,3 @@ def _names(colours: Sequence[int]) -> dict[int, str]:
 
 def _distance(a: int, b: int) -> int:
     return sum(((a >> shift & 255) - (b >> shift & 255)) ** 2 for shift in (0, 8, 16))
-
-
-def _runs(flags: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """Stretches of True as (first, one past the last)."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

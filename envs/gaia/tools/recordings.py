@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from envs.gaia import signals
+from envs.gaia.tools.arrays import runs
 
 WINDOW_S = 0.008
 """Over which loudness is averaged; a signal begins and ends where half of it is in."""
@@ -82,10 +83,10 @@ def find_tones(samples: Samples, rate: int) -> list[Tone]:
     if loudest < _FAINT**2:
         raise NoSignal("silence")
     level = float(np.median(power[power > 0.1 * loudest]))
-    runs = _runs(power > level / 2)
-    if len(runs) > MAX_SIGNALS:
+    found = runs(power > level / 2)
+    if len(found) > MAX_SIGNALS:
         raise NoSignal(f"noise: the sound breaks off over {MAX_SIGNALS:,} times")
-    return [Tone(a / rate, b / rate, _pitches(samples[a:b], rate)) for a, b in runs]
+    return [Tone(a / rate, b / rate, _pitches(samples[a:b], rate)) for a, b in found]
 
 
 def morse_text(tones: Sequence[Tone]) -> tuple[float, str] | None:
@@ -211,7 +212,8 @@ def _pitches(piece: Samples, rate: int) -> tuple[float, ...]:
     spectrum = np.abs(np.fft.rfft(piece * np.hanning(count), size)) ** 2
     total = float(spectrum.sum())
     width = 4 * size / count / 2 + 1  # half the main lobe of a Hann window, in bins of the padded spectrum
-    found, held, peaks = spectrum, 0.0, []
+    found, held = spectrum, 0.0
+    peaks: list[float] = []
     for _ in range(2):
         peak = int(found.argmax())
         near = slice(max(0, int(peak - width)), int(peak + width) + 1)
@@ -234,9 +236,3 @@ def _vertex(spectrum: Samples, peak: int) -> float:
     left, middle, right = np.log(spectrum[peak - 1 : peak + 2] + 1e-300)
     bend = left - 2 * middle + right
     return float(np.clip(0.5 * (left - right) / bend, -0.5, 0.5)) if bend < 0 else 0.0
-
-
-def _runs(flags: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
-    """Stretches of True as (first, one past the last)."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
-    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

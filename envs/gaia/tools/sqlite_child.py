@@ -87,7 +87,8 @@ def _rows(connection, request):
     cursor = connection.execute(request["sql"])
     if cursor.description is None:
         return {"error": "it is no query: nothing is selected"}
-    start, rows, most = request["start"], [], request["count"]
+    start, most = request["start"], request["count"]
+    rows: list[list[str]] = []
     width = max(20, min(request["shown"], request["result"] // len(cursor.description)))
     seen = size = 0
     full = False
@@ -118,7 +119,7 @@ def _schema(connection, request):
     tables = []
     for name, sql in found[: request["tables"]]:
         quoted = '"' + str(name).replace('"', '""') + '"'
-        table = {"name": str(name), "sql": str(sql), "columns": [], "rows": None}
+        table: dict[str, object] = {"name": str(name), "sql": str(sql), "columns": [], "rows": None}
         tables.append(table)
         try:
             table["columns"] = [str(column[0]) for column in connection.execute(f"SELECT * FROM {quoted}").description]

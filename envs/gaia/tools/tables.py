@@ -72,6 +72,8 @@ def load(file: BinaryIO, path: str, sheet: str | None = None) -> Sheet:
     ending = path.rsplit(".", 1)[-1].lower()
     if ending in ("xlsx", "xlsm"):
         return _workbook(file, path, sheet)
+    if ending in ("sqlite", "sqlite3", "db"):
+        raise ToolFault(f"{quoted(path)} is a database; use query_sqlite")
     if ending not in ("csv", "tsv", "txt", "tab"):
         raise ToolFault(f"{quoted(path)} is not a table (csv, tsv, xlsx); try read_document")
     return Sheet(_delimited(file.read(), path, "\t" if ending in ("tsv", "tab") else None))
@@ -194,8 +196,7 @@ def _workbook(file: BinaryIO, path: str, sheet: str | None) -> Sheet:
         raise ToolFault(
             f"{quoted(path)} cannot be read as a workbook: {type(error).__name__}: {clip(str(error), 80)}"
         ) from None
-    rows = _rectangle([tuple(map(_cell, row)) for row in marks.filled(values, path)])
-    rows, notes = marks.shown(rows)
+    rows, notes = marks.shown(_rectangle([tuple(map(_cell, row)) for row in marks.filled(values, path)]))
     others = tuple(f"{quoted(name)} (hidden)" if name in hidden else quoted(name) for name in names if name != chosen)
     return Sheet(rows, chosen, others, notes, chosen in hidden)
 

@@ -184,6 +184,7 @@ async def test_compact_rows_are_words(tmp_path):
     [
         ("a.pdf", b"%PDF", "try read_document"),
         ("a", b"x", "try read_document"),
+        ("a.sqlite", b"x", "use query_sqlite"),
         ("a.xlsx", b"", "damaged or not what its name says"),
         ("a.xlsx", b"PK\x03\x04broken", "damaged or not what its name says"),
         ("a.csv", b"a,b\0c\n" * 10, "binary file"),
