@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 import gaia_tools
+import numpy as np
 import pytest
 from gymnasium.error import ResetNeeded
 from hypothesis import given
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from aworld_gym import Task
 from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ActionError
-from envs.gaia import scorers, tools
+from aworld_gym.policies.random_calls import random_arguments
+from envs.gaia import distractors, scorers, tools
 
 SECRET = "zq7731kx"
 NUMBER = 48151623
@@ -68,7 +70,8 @@ def saying(content):
 
 @pytest.fixture(scope="module")
 def env():
-    servers = {"mcpServers": {"gaia": {"python": "gaia_tools:spying"}}}
+    extras = {"python": "envs.gaia.distractors:make_server", "kwargs": {"names": list(distractors.tools())}}
+    servers = {"mcpServers": {"gaia": {"python": "gaia_tools:spying"}, "extras": extras}}
     env = ToolEnv(servers, Source(), limits={"max_turns": None, "max_tool_calls": None, "max_invalid_turns": 99})
     yield env
     env.close()
@@ -138,24 +141,29 @@ PLACES = [
 
 
 def test_no_tool_gets_anywhere(env, play, tmp_path):
-    """Every tool but the submission, with a place outside in each of its texts."""
+    """Every tool but the submission, distractors too, with a place outside in each of its texts."""
     _, info = env.reset(seed=0)
-    functions = [tool["function"] for tool in info["tools"]]
-    assert {function["name"] for function in functions} == set(tools.NAMES)
-    texts = {
-        function["name"]: [name for name, one in function["parameters"]["properties"].items() if "string" in str(one)]
-        for function in functions
-        if function["name"] != "submit_answer"
-    }
-    assert all(texts.values()) and len(texts) == 14
-    play.begin("code")
+    functions = {tool["function"]["name"]: tool["function"] for tool in info["tools"]}
+    assert set(functions) == {*tools.NAMES, *distractors.tools()}
+    del functions["submit_answer"]
+    rng = np.random.default_rng(0)
     for place in [*PLACES, str(tmp_path / "answer.txt"), os.path.relpath(tmp_path / "answer.txt", Path.cwd())]:
-        for half in (list(texts)[:7], list(texts)[7:]):
-            text, reward, terminated, info = play(
-                calling(*((name, dict.fromkeys(texts[name], place)) for name in half))
-            )
+        calls = [
+            (name, random_arguments(function, rng) | _texts(function, place)) for name, function in functions.items()
+        ]
+        play.begin("code")
+        for some in (calls[i : i + 8] for i in range(0, len(calls), 8)):
+            text, reward, terminated, info = play(calling(*some))
             assert SECRET not in text and "root:" not in text
             assert reward == 0 and not terminated and info["valid"]
+
+
+def _texts(function, text):
+    """The text in every argument that takes any."""
+    properties = function["parameters"]["properties"]
+    texts = {name: text for name, one in properties.items() if one.get("type") == "string" and "enum" not in one}
+    assert texts or function["name"] in distractors.tools()
+    return texts
 
 
 PROGRAMS = {
