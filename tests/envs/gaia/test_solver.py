@@ -6,6 +6,10 @@ import random
 import re
 from pathlib import Path
 
+import gaia_grammar
+import gaia_media
+import gaia_readers
+import gaia_solver
 import pytest
 from gaia_evidence import UNSOLVED, answer_of
 from gaia_grammar import ATTRIBUTES, Reader
@@ -25,6 +29,14 @@ PER_TEMPLATE_AND_WORLD = 2
 def task_of(template: str, flavour: str, number: int) -> Task:
     split = templates()[template].split
     return GaiaTasks(split).get(f"gaia/{split}/{flavour}/{template}/{number:06d}")
+
+
+def test_the_solver_shares_nothing_with_the_generator_or_the_tools() -> None:
+    """Not a line of the project, and none of the libraries that the tools read files with."""
+    for module in (gaia_solver, gaia_grammar, gaia_readers, gaia_media):
+        imported = set(re.findall(r"^\s*(?:import|from) (\w+)", Path(module.__file__).read_text(), re.M))
+        tools = {"envs", "aworld_gym", "openpyxl", "docx", "pptx", "pypdf", "zxingcpp", "lxml", "defusedxml"}
+        assert imported and not imported & tools
 
 
 def test_more_than_two_hundred_tasks_of_every_split_are_solved() -> None:
