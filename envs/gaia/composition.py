@@ -7,7 +7,7 @@ what leads there, and how many hops that takes is drawn:
 * an entity of depth 1 is named, coded, nicknamed or described by a text that some medium carries, is the subject of a
   letter, or stands in a record that a carried reference picks out (:data:`LEAVES`);
 * each further hop goes through the atlas: from an entity to the one that its page names, or to the only one whose page
-  names it (:data:`HOPS`);
+  names it (:data:`envs.gaia.hops.HOPS`);
 * media are drawn so that kinds of tools which the plan does not use yet come first.
 
 :func:`composed` makes a shape deeper until its plan has level 3 (:func:`envs.gaia.levels.fits`) and some length. Long
@@ -19,26 +19,26 @@ readable and has one reading. Files that are not needed are added and listed amo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from envs.gaia.carriers import CARRIERS, carriers, carry
 from envs.gaia.decoys import look_alike, unrelated
+from envs.gaia.hops import HOPS
 from envs.gaia.ledgers import LEDGERS, draw_records
 from envs.gaia.levels import fits, kinds_of
 from envs.gaia.makers import NUMBERS, Maker
-from envs.gaia.operators import called, linked, referenced
-from envs.gaia.operators_evidence import looked_up, only
+from envs.gaia.operators import called, referenced
+from envs.gaia.operators_evidence import looked_up
 from envs.gaia.operators_versions import DOCUMENTS, Body, Version, in_force, issued_by, latest_signed
 from envs.gaia.render import Content, Doc
 from envs.gaia.sources import dated_letter, stated, statements, tabulated
 from envs.gaia.sources_documents import QUANTITIES, random_code, random_date
 from envs.gaia.terms import Box, Draft, Question, Reject, Term, require
 from envs.gaia.wording import LETS, ROLES
-from envs.gaia.world import Column, Description, Row, Table
+from envs.gaia.world import Description, Row, Table
 
 T = TypeVar("T")
 Role = Literal["entity", "date", "number", "text"]
@@ -278,51 +278,6 @@ class Composition:
 
 
 # --- where an entity comes from ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Way:
-    """A hop to an entity from another one."""
-
-    source: Table
-    start: Row
-    go: Callable[[Term], Term]
-    """Makes the entity from the term of ``start``."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Table and name of where it starts."""
-        return self.source.name, self.start["name"]
-
-
-def _linked_ways(draft: Draft, table: Table, row: Row) -> Iterator[Way]:
-    """From an entity whose page names this one."""
-    for source in draft.world.tables.values():
-        for ref in source.of_kind("ref"):
-            if ref.to == table.name:
-                for start in source.rows:
-                    if start[ref.name] == row["name"]:
-                        yield Way(source, start, partial(_linked, draft, source, ref))
-
-
-def _linked(draft: Draft, source: Table, ref: Column, before: Term) -> Term:
-    return linked(draft, before, source, ref)
-
-
-def _only_ways(draft: Draft, table: Table, row: Row) -> Iterator[Way]:
-    """From the entity that this one's page names, where no other page of the table does."""
-    for ref in table.of_kind("ref"):
-        if sum(other[ref.name] == row[ref.name] for other in table.rows) == 1:
-            source = draft.world.tables[ref.to]
-            yield Way(source, source.row(row[ref.name]), partial(_only, draft, table, ref))
-
-
-def _only(draft: Draft, table: Table, ref: Column, before: Term) -> Term:
-    return only(draft, before, table, ref)
-
-
-HOPS = (_linked_ways, _only_ways)
-"""Each gives all ways to an entity through the atlas: ``hop(draft, table, row)``."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.gaia import composition
-from envs.gaia.composition import DEEPEST, HOPS, LEAST_CALLS, LEAVES, Composition, composed, holds
+from envs.gaia.composition import DEEPEST, LEAST_CALLS, LEAVES, Composition, composed, holds
+from envs.gaia.hops import HOPS
 from envs.gaia.levels import fits, kinds_of
 from envs.gaia.operators import fact, literal, plus
 from envs.gaia.operators_evidence import before_last
