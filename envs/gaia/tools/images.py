@@ -21,6 +21,8 @@ MAX_QR_SIDE = 2000
 """Pixels of the longer side of an image that is searched for QR codes; larger ones are scaled down."""
 MAX_QR_CODES, MAX_QR_TEXT = 20, 4300
 """Codes that are read, and characters of each; the largest code has 4,296."""
+MAX_QR_RESULT = 8000
+"""Characters of several codes together."""
 _FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
 
 
@@ -77,7 +79,9 @@ def codes_of(image: Image, path: str) -> str:
     texts = [clip(one.text, MAX_QR_TEXT) for one in found if one.valid][:MAX_QR_CODES]
     if not texts:
         raise ToolFault(f"no QR code can be read in {quoted(path)} ({size} px)")
-    return texts[0] if len(texts) == 1 else "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+    if len(texts) == 1:
+        return texts[0]
+    return clip("\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1)), MAX_QR_RESULT)
 
 
 def load(file: BinaryIO, path: str) -> Image:
