@@ -17,7 +17,6 @@ from envs.gaia.sources_documents import (
     Letter,
     dated_letter,
     letter,
-    listed_names,
     mail_box,
     name_list,
     read_letter,
@@ -169,7 +168,7 @@ def rows_of(records: Records, place: str, read: PlanStep, file: File) -> Rows:
 
 
 __all__ = ["EVENTS", "PITCHES", "PROSE", "TABLES", "TILE_COLOURS", "Chart", "Letter", "Tiles", "Tones", "chart"]
-__all__ += ["database", "dated_letter", "hiding", "letter", "listed_names", "mail_box", "merging", "name_list"]
+__all__ += ["database", "dated_letter", "hiding", "letter", "mail_box", "merging", "name_list"]
 __all__ += [
     "read_document",
     "read_letter",

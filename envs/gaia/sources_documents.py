@@ -235,11 +235,6 @@ def mail_box(draft: Draft, sentences: Sequence[str], within: Box | None = None) 
 # --- lists of names ------------------------------------------------------------------------------------------------
 
 
-def listed_names(step: PlanStep, phrase: str, *files: str) -> Term:
-    """A place where names or numbers stand, as a term: what reads it, how it is called, which files it needs."""
-    return Term("names", (), phrase, (step,), frozenset(files))
-
-
 def name_list(draft: Draft, table: Table, names: Sequence[str], ending: str, box: Box | None = None) -> Term:
     """Entities that a document lists, one a line: its value is their names."""
     word = draft.say("Stop", "Item", "Place")

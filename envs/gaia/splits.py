@@ -39,6 +39,7 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "xlsx-merged": "train",
         "xlsx-rank": "train",
         "chart-heights": "validation",
+        "csv-route": "validation",
         "docx-rank": "validation",
         "eml-sum": "validation",
         "sqlite-rank": "validation",
@@ -63,6 +64,7 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "mail-attachment": "train",
         "pdf-web-days": "train",
         "qr-morse-web": "train",
+        "qr-route": "train",
         "reference-sqlite-tiles": "train",
         "three-media": "train",
         "xlsx-join-web": "train",
@@ -85,6 +87,7 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
         "xml-rank-web": "test",
         "zip-code-sqlite": "test",
         "zip-letters-web": "test",
+        "zip-route": "test",
         # level 3
         "finalists": "train",
         "ledger-trail": "train",

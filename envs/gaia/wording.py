@@ -45,6 +45,7 @@ What the phrases mean:
   ``withdrawn``, ``Dated: {date}``, ``In force from: {date}`` and ``Issued by: {name}``, as far as it has them.
   ``latest_signed`` is the one with the latest ``Dated`` of those that are signed, ``in_force`` the one with the latest
   ``In force from`` that is not after the date, ``issued_by`` the only one by that entity.
+* ``route`` adds up the lengths of links, each a row of a table with the columns From, To and Length.
 * ``legend_bar`` is the entity that the legend (a table of colours and names) gives for the colour of a bar.
 
 Whoever adds a production follows the rules: it begins with ``the``, every slot is a nonterminal or a terminal, the
@@ -170,6 +171,10 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
                 "the number of days from {date} to {date2}",
                 "the count of days from {date} to {date2}",
                 "the time in days from {date} to {date2}",
+            ),
+            "route": (
+                "the length of the shortest route from {entity} to {entity2} over the two-way links listed in {file}",
+                "the length of the shortest way from {entity} to {entity2} over the two-way links listed in {file}",
             ),
             # of media
             "tiles": (

@@ -393,6 +393,15 @@ class Solver:
 
     # --- media ------------------------------------------------------------------------------------------------------
 
+    def _route(self, node: Node) -> Fraction:
+        ways = [(line["from"], line["to"], int(line["length"])) for line in table(*self.file(node.file))]
+        ways += [(there, here, length) for here, there, length in ways]
+        far = {place: 10**9 for place, _, _ in ways} | {self.value(node.entity): 0}
+        for _ in far:
+            for here, there, length in ways:
+                far[there] = min(far[there], far[here] + length)
+        return Fraction(far[self.value(node.entity2)])
+
     def _tiles(self, node: Node) -> Fraction:
         return Fraction(gaia_media.tiles(self.file(node.file)[1])[node.colour])
 

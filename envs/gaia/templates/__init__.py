@@ -26,6 +26,7 @@ _MODULES = (
     "level3_trails",
     "lookups",
     "media",
+    "routes",
     "tables",
 )
 
