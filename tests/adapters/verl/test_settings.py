@@ -1,0 +1,194 @@
+"""What verl is given: configuration, rows, agent.yaml, environment; and what is refused."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import pandas as pd
+import pytest
+import yaml
+from gymnasium.envs.registration import EnvSpec
+from say_env import ENV_ID
+
+from adapters import verl
+from adapters.verl import cpu, plugin
+from adapters.verl.agent_loop import VerlRollout
+from adapters.verl.run import _metrics, collect, verl_config, write_agent, write_rows
+from aworld_gym.errors import ConfigError
+from aworld_gym.wrappers import RewardShaping
+
+ROOT = Path(__file__).parents[3]
+LR = "actor_rollout_ref.actor.optim.lr"
+
+
+def test_what_the_adapter_sets_is_said_and_the_rest_is_verls(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        cfg, environment = verl_config("m", tmp_path, credit="step")
+    assert cfg.algorithm.adv_estimator == "aworld_step" and cfg.trainer.v1.trainer_mode == plugin.TRAINER
+    assert cfg.actor_rollout_ref.model.path == "m" and cfg.data.train_files == str(tmp_path / "train.parquet")
+    assert cfg.actor_rollout_ref.rollout.calculate_log_probs is True and cfg.data.max_prompt_length == 512
+    assert (
+        "algorithm.adv_estimator='aworld_step'" in caplog.text and "data.filter_overlong_prompts=False" in caplog.text
+    )
+    assert verl_config("m", tmp_path)[0].algorithm.adv_estimator == "aworld_episode"
+    assert (
+        environment["VERL_USE_EXTERNAL_MODULES"] == "adapters.verl.cpu" and environment["VERL_PLATFORM"] == cpu.PLATFORM
+    )
+
+
+def test_a_gpu_run_never_imports_the_cpu_module(tmp_path):
+    code = (
+        "import sys, torch; torch.accelerator.is_available = lambda: True\n"
+        "from pathlib import Path\nfrom adapters.verl.run import verl_config\n"
+        f"cfg, env = verl_config('m', Path({str(tmp_path)!r}), {{'actor_rollout_ref.rollout.name': 'vllm'}})\n"
+        "assert 'adapters.verl.cpu' not in sys.modules, 'imported'\n"
+        "r = cfg.actor_rollout_ref.rollout\n"
+        "print(env['VERL_USE_EXTERNAL_MODULES'], r.name, r.dtype, cfg.trainer.n_gpus_per_node, 'VERL_PLATFORM' in env)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split()[-5:] == ["adapters.verl.plugin", "vllm", "bfloat16", "8", "False"], done.stderr
+
+
+@pytest.mark.parametrize("form", ["nested", "dotted", "file", "hydra", "overrides"])
+def test_the_users_settings_come_last(tmp_path, form):
+    nested = {"trainer": {"save_freq": 3}, "actor_rollout_ref": {"actor": {"optim": {"lr": 0.5}}}}
+    config, overrides = nested, {}
+    if form == "dotted":
+        config = {"trainer.save_freq": 3, LR: 0.5}
+    elif form == "file":
+        config = tmp_path / "mine.yaml"
+        config.write_text(yaml.safe_dump(nested))
+    elif form == "hydra":
+        config = ["trainer.save_freq=3", f"{LR}=0.5"]
+    elif form == "overrides":
+        config, overrides = {"trainer.save_freq": 9, LR: 0.1}, {"trainer": {"save_freq": 3}, LR: 0.5}
+    cfg, _ = verl_config("m", tmp_path, config, overrides)
+    assert cfg.trainer.save_freq == 3 and cfg.actor_rollout_ref.actor.optim.lr == 0.5
+    assert cfg.actor_rollout_ref.rollout.name == "transformers", "what was not given is still set"
+
+
+def test_what_an_env_needs_cannot_be_set_otherwise(tmp_path):
+    cfg, _ = verl_config("m", tmp_path, {"data": {"train_files": "else.parquet"}, "trainer": {"logger": ["console"]}})
+    assert cfg.data.train_files == str(tmp_path / "train.parquet")
+    assert list(cfg.trainer.logger) == ["console", "file"], "metrics.jsonl is made of it"
+
+
+def test_new_keys_and_free_sections(tmp_path):
+    more = {"+trainer.mine": 1, "actor_rollout_ref.rollout.engine_kwargs.vllm": {"a": 1}}
+    cfg, _ = verl_config("m", tmp_path, more)
+    assert cfg.trainer.mine == 1 and cfg.actor_rollout_ref.rollout.engine_kwargs.vllm.a == 1
+    assert cfg.actor_rollout_ref.model.override_config.attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"trainer": {"save_frek": 1}}, "no 'trainer.save_frek'.*Did you mean 'save_freq'"),
+        ({"trainr": {"save_freq": 1}}, "no 'trainr'.*Did you mean 'trainer'"),
+        (["trainer.save_frek=1"], "refuses these overrides.*save_frek"),
+        ({"trainer.use_v1": False}, "every reward to an episode's last token"),
+        ("nothing.yaml", "cannot be read"),
+    ],
+)
+def test_settings_that_cannot_work(tmp_path, config, message):
+    with pytest.raises(ConfigError, match=message):
+        verl_config("m", tmp_path, config)
+
+
+def test_an_estimator_of_verls_own_is_kept_with_a_warning(tmp_path, caplog):
+    cfg, _ = verl_config("m", tmp_path, {"algorithm.adv_estimator": "rloo"})
+    assert cfg.algorithm.adv_estimator == "rloo" and "count in its baseline as reward 0" in caplog.text
+
+
+def test_other_plugins_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "json,adapters.verl.cpu")
+    assert verl_config("m", tmp_path)[1]["VERL_USE_EXTERNAL_MODULES"] == "adapters.verl.cpu,json"
+
+
+def test_rows_name_the_env_with_its_wrappers(tmp_path):
+    env = RewardShaping(gym.make(ENV_ID, limits={"max_turns": 3}), "say_env:by_answer", scale=2.0)
+    write_rows(tmp_path / "a" / "train.parquet", env.spec, [10**15, 7, 7], "train")
+    rows = pd.read_parquet(tmp_path / "a" / "train.parquet").to_dict("records")
+    assert [row["extra_info"]["seed"] for row in rows] == [10**15, 7, 7]
+    assert [row["extra_info"]["group"] for row in rows] == [str(10**15), "7", "7/1"], "two groups of one task"
+    assert [row["extra_info"]["index"] for row in rows] == [0, 1, 2] and {row["agent_name"] for row in rows} == {
+        "aworld"
+    }
+    again = gym.make(EnvSpec.from_json(rows[0]["extra_info"]["env"]))
+    assert isinstance(again, RewardShaping) and again.unwrapped.limits.max_turns == 3
+    again.close()
+    write_rows(tmp_path / "b.parquet", env.spec, [10**15, 7, 7], "train")
+    assert (tmp_path / "b.parquet").read_bytes() == (tmp_path / "a" / "train.parquet").read_bytes()
+
+
+def test_agent_yaml(tmp_path):
+    write_agent(tmp_path / "agent.yaml", VerlRollout(retries=3), tmp_path)
+    (agent,) = yaml.safe_load((tmp_path / "agent.yaml").read_text())
+    assert agent["name"] == "aworld" and agent["output_dir"] == str(tmp_path) and agent["rollout"]["retries"] == 3
+
+
+def test_options_are_checked():
+    assert VerlRollout.of({"deadline_s": 3}).deadline_s == 3
+    with pytest.raises(ConfigError, match="unknown rollout option 'deadline'.*deadline_s"):
+        VerlRollout.of({"deadline": 3})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "the prompt has .* and data.max_prompt_length is 10; set it higher"),
+        ({"tasks": 3}, "data.train_batch_size is 1024 tasks a step, and there are 3"),
+        ({"credit": "turn"}, "credit must be 'episode' or 'step'"),
+        ({"env": "Test/Nothing-v0"}, "no env 'Test/Nothing-v0'"),
+        ({"model": "./nowhere"}, "no folder './nowhere'"),
+    ],
+)
+def test_what_train_refuses_before_ray_starts(untaught, tmp_path, settings, message):
+    given = {"env": ENV_ID, "model": untaught, "data.max_prompt_length": 10, "tasks": 2000} | settings
+    with pytest.raises(ConfigError, match=message):
+        verl.train(given.pop("env"), output_dir=tmp_path, **given)
+
+
+def test_another_runs_episodes_are_not_mixed_in(untaught, tmp_path):
+    (tmp_path / "episodes.jsonl").write_text("{}\n")
+    with pytest.raises(ConfigError, match="of an earlier run"):
+        verl.train(ENV_ID, model=untaught, output_dir=tmp_path)
+
+
+def test_what_workers_wrote_is_put_together(tmp_path):
+    row = {"step": 1, "split": "train", "outcome": "answered", "valid": True, "attempts": 1}
+    for k in (0, 1, 10):
+        (tmp_path / f"episodes.{k}.jsonl").write_text(f'{{"k": {k}}}\n')
+        lost = row | {"valid": False, "attempts": 2, "outcome": "infra_failure"} if k == 10 else row
+        (tmp_path / f"rows.{k}.jsonl").write_text(json.dumps(lost) + "\n" + json.dumps(row | {"split": "eval"}) + "\n")
+    counts = collect(tmp_path)
+    assert dict(counts) == {"episodes": 3, "invalid": 1, "retried": 1, "answered": 2, "infra_failure": 1}
+    assert (tmp_path / "episodes.jsonl").read_text() == '{"k": 0}\n{"k": 1}\n{"k": 10}\n'
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["episodes.jsonl", "rows.jsonl"]
+    assert collect(tmp_path) == counts
+
+
+def test_metrics_of_a_resumed_run_follow_those_before(tmp_path):
+    log, file = tmp_path / "verl.jsonl", tmp_path / "metrics.jsonl"
+    log.write_text("".join(json.dumps({"step": k, "data": {"a": k}}) + "\n" for k in (1, 2, 3)))
+    assert _metrics(log, file, False) == [{"step": k, "a": k} for k in (1, 2, 3)]
+    log.write_text("".join(json.dumps({"step": k, "data": {"a": 10 * k}}) + "\n" for k in (3, 4)))
+    assert [row["a"] for row in _metrics(log, file, True)] == [1, 2, 30, 40]
+
+
+def test_the_plain_entry():
+    done = subprocess.run(
+        [sys.executable, "-m", "adapters.verl", "--help"], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0 and "ENV" in done.stdout and "--model" in done.stdout and "hydra" in done.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "adapters.verl", "Test/No-v0", "--model", "m", "--output", "/tmp/x", "a.b=1"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+    )
+    assert done.returncode == 1 and "Test/No" in done.stderr and "Traceback" not in done.stderr
