@@ -13,11 +13,11 @@ from typing import Any
 
 from aworld_gym.errors import ConfigError, did_you_mean
 from envs.gaia.distractors import measures, numbers, texts
-from envs.gaia.tools.base import ToolDef
+from envs.gaia.mcp_tools import Tool
 
 
 @functools.cache
-def tools() -> dict[str, ToolDef]:
+def tools() -> dict[str, Tool]:
     """All of them by name, in the order in which they are offered: mixed, and the same for ever."""
     found = [tool for module in (numbers, texts, measures) for tool in module.tools()]
     found.sort(key=lambda tool: hashlib.sha256(tool.name.encode()).digest())
@@ -57,6 +57,6 @@ def make_server(context: Any, *, names: Sequence[str]) -> Any:
 
 @functools.cache
 def _served() -> dict[str, Any]:
-    from envs.gaia.servers.serving import mcp_tool
+    from envs.gaia.mcp_tools import mcp_tool
 
     return {name: mcp_tool(tool, open_world=False) for name, tool in tools().items()}

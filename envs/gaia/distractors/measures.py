@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ToolDef, ToolFault, quoted
+from envs.gaia.mcp_tools import Tool
+from envs.gaia.tools.base import ToolFault, quoted
 
 LENGTHS = {"mm": 0.001, "cm": 0.01, "m": 1.0, "km": 1000.0, "in": 0.0254, "ft": 0.3048, "yd": 0.9144, "mi": 1609.344}
 MASSES = {"g": 0.001, "kg": 1.0, "t": 1000.0, "oz": 0.028349523125, "lb": 0.45359237, "st": 6.35029318}
@@ -149,22 +150,22 @@ def zodiac_sign(month: Month, day: Annotated[int, Field(ge=1, le=31)]) -> str:
     return next(sign for last, sign in _SIGNS if 100 * month + day <= last)
 
 
-def tools() -> list[ToolDef]:
+def tools() -> list[Tool]:
     """The tools of this module."""
     return [
-        ToolDef(convert_length, "Convert a length from one unit to another."),
-        ToolDef(convert_mass, "Convert a mass from one unit to another."),
-        ToolDef(convert_volume, "Convert a volume from one unit to another (US kitchen units)."),
-        ToolDef(convert_temperature, "Convert a temperature between Celsius, Fahrenheit and kelvin."),
-        ToolDef(circle_measures, "Circumference and area of a circle."),
-        ToolDef(sphere_measures, "Surface and volume of a sphere."),
-        ToolDef(triangle_measures, "Area, perimeter and angles of a triangle from its three sides."),
-        ToolDef(polygon_angles, "Angles and number of diagonals of a regular polygon."),
-        ToolDef(hex_to_rgb, "Give the red, green, blue and the hue of a hex colour."),
-        ToolDef(mix_colors, "Mix two hex colours."),
-        ToolDef(contrast_ratio, "Compute the contrast ratio of two hex colours (WCAG)."),
-        ToolDef(month_calendar, "Show the calendar of a month."),
-        ToolDef(iso_week, "Give the ISO week and weekday of a date."),
-        ToolDef(easter_sunday, "Give the date of Easter Sunday in a year."),
-        ToolDef(zodiac_sign, "Give the sign of the zodiac of a birthday."),
+        Tool(convert_length, "Convert a length from one unit to another."),
+        Tool(convert_mass, "Convert a mass from one unit to another."),
+        Tool(convert_volume, "Convert a volume from one unit to another (US kitchen units)."),
+        Tool(convert_temperature, "Convert a temperature between Celsius, Fahrenheit and kelvin."),
+        Tool(circle_measures, "Circumference and area of a circle."),
+        Tool(sphere_measures, "Surface and volume of a sphere."),
+        Tool(triangle_measures, "Area, perimeter and angles of a triangle from its three sides."),
+        Tool(polygon_angles, "Angles and number of diagonals of a regular polygon."),
+        Tool(hex_to_rgb, "Give the red, green, blue and the hue of a hex colour."),
+        Tool(mix_colors, "Mix two hex colours."),
+        Tool(contrast_ratio, "Compute the contrast ratio of two hex colours (WCAG)."),
+        Tool(month_calendar, "Show the calendar of a month."),
+        Tool(iso_week, "Give the ISO week and weekday of a date."),
+        Tool(easter_sunday, "Give the date of Easter Sunday in a year."),
+        Tool(zodiac_sign, "Give the sign of the zodiac of a birthday."),
     ]

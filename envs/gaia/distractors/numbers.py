@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ToolDef, ToolFault, quoted
+from envs.gaia.mcp_tools import Tool
+from envs.gaia.tools.base import ToolFault, quoted
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ROMAN = (
@@ -175,19 +176,19 @@ def split_bill(
     return f"{total / people:.2f} each, {total:.2f} in all"
 
 
-def tools() -> list[ToolDef]:
+def tools() -> list[Tool]:
     """The tools of this module."""
     return [
-        ToolDef(convert_base, "Convert a whole number from one base to another (2 to 36)."),
-        ToolDef(to_roman_numeral, "Write a number from 1 to 3999 as a Roman numeral."),
-        ToolDef(from_roman_numeral, "Read a Roman numeral."),
-        ToolDef(factorize_integer, "Give the prime factors of a whole number."),
-        ToolDef(common_divisor_and_multiple, "Greatest common divisor and least common multiple of whole numbers."),
-        ToolDef(decimal_to_fraction, "Write a decimal number as a fraction in lowest terms."),
-        ToolDef(number_in_words, "Write a whole number in English words."),
-        ToolDef(count_combinations, "Count the ways to choose some of a number of things, in order or not."),
-        ToolDef(scientific_notation, "Write a number in scientific notation."),
-        ToolDef(check_digit, "Check the check digit of a card number (luhn), a barcode (ean) or a book (isbn10)."),
-        ToolDef(loan_payment, "Compute the monthly payment of a loan."),
-        ToolDef(split_bill, "Split a bill, with a tip, between people."),
+        Tool(convert_base, "Convert a whole number from one base to another (2 to 36)."),
+        Tool(to_roman_numeral, "Write a number from 1 to 3999 as a Roman numeral."),
+        Tool(from_roman_numeral, "Read a Roman numeral."),
+        Tool(factorize_integer, "Give the prime factors of a whole number."),
+        Tool(common_divisor_and_multiple, "Greatest common divisor and least common multiple of whole numbers."),
+        Tool(decimal_to_fraction, "Write a decimal number as a fraction in lowest terms."),
+        Tool(number_in_words, "Write a whole number in English words."),
+        Tool(count_combinations, "Count the ways to choose some of a number of things, in order or not."),
+        Tool(scientific_notation, "Write a number in scientific notation."),
+        Tool(check_digit, "Check the check digit of a card number (luhn), a barcode (ean) or a book (isbn10)."),
+        Tool(loan_payment, "Compute the monthly payment of a loan."),
+        Tool(split_bill, "Split a bill, with a tip, between people."),
     ]

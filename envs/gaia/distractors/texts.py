@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote
 
 from pydantic import Field
 
-from envs.gaia.tools.base import ToolDef, ToolFault, clip
+from envs.gaia.mcp_tools import Tool
+from envs.gaia.tools.base import ToolFault, clip
 
 MAX_TEXT = 10_000
 _SOUNDEX = {c: str(n) for n, letters in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1) for c in letters}
@@ -148,22 +149,22 @@ def code_points(characters: Annotated[str, Field(min_length=1, max_length=8)]) -
     return clip(", ".join(f"U+{ord(c):04X} {unicodedata.category(c)}" for c in characters), 200)
 
 
-def tools() -> list[ToolDef]:
+def tools() -> list[Tool]:
     """The tools of this module."""
     return [
-        ToolDef(text_statistics, "Count the characters, words, sentences and lines of a text you give."),
-        ToolDef(change_case, "Change the case of a text: upper, lower, title, snake, camel or kebab."),
-        ToolDef(hash_text, "Compute a checksum of a text you give."),
-        ToolDef(encode_base64, "Encode a text as base64."),
-        ToolDef(decode_base64, "Decode base64 into a text."),
-        ToolDef(url_encode, "Escape a text for a web address, or undo it."),
-        ToolDef(caesar_shift, "Move each letter of a text along the alphabet (Caesar's cipher)."),
-        ToolDef(are_anagrams, "Say whether two texts are anagrams of each other."),
-        ToolDef(edit_distance, "Compute the edit distance (Levenshtein) of two texts."),
-        ToolDef(soundex_code, "Compute the Soundex code of a name."),
-        ToolDef(spell_out, "Spell a word in the international spelling alphabet."),
-        ToolDef(make_slug, "Turn a title into the last part of a web address."),
-        ToolDef(wrap_text, "Break a text into lines of a width."),
-        ToolDef(is_palindrome, "Say whether a text reads the same backwards."),
-        ToolDef(code_points, "Give the code points of a few characters."),
+        Tool(text_statistics, "Count the characters, words, sentences and lines of a text you give."),
+        Tool(change_case, "Change the case of a text: upper, lower, title, snake, camel or kebab."),
+        Tool(hash_text, "Compute a checksum of a text you give."),
+        Tool(encode_base64, "Encode a text as base64."),
+        Tool(decode_base64, "Decode base64 into a text."),
+        Tool(url_encode, "Escape a text for a web address, or undo it."),
+        Tool(caesar_shift, "Move each letter of a text along the alphabet (Caesar's cipher)."),
+        Tool(are_anagrams, "Say whether two texts are anagrams of each other."),
+        Tool(edit_distance, "Compute the edit distance (Levenshtein) of two texts."),
+        Tool(soundex_code, "Compute the Soundex code of a name."),
+        Tool(spell_out, "Spell a word in the international spelling alphabet."),
+        Tool(make_slug, "Turn a title into the last part of a web address."),
+        Tool(wrap_text, "Break a text into lines of a width."),
+        Tool(is_palindrome, "Say whether a text reads the same backwards."),
+        Tool(code_points, "Give the code points of a few characters."),
     ]

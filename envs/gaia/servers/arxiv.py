@@ -8,10 +8,11 @@ from xml.etree.ElementTree import Element, ParseError
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api
-from envs.gaia.tools.base import ToolDef, ToolFault, clip, quoted
+from envs.gaia.tools.base import ToolFault, clip, quoted
 
 MAX_HITS = 20
 VARIABLES = (Variable("ARXIV_BASE_URL", "the arXiv API's address", "https://export.arxiv.org/api/query"), AGENT_VAR)
@@ -22,7 +23,7 @@ _TOTAL = "{http://a9.com/-/spec/opensearch/1.1/}totalResults"
 _ID = re.compile(r"(\d{4}\.\d{4,5}|[a-z-]+(\.[A-Z]{2})?/\d{7})(v\d+)?")
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The two tools."""
     settings = setup.settings
     base = settings.url("ARXIV_BASE_URL", "https://export.arxiv.org/api/query")
@@ -90,8 +91,8 @@ def build(setup: Setup) -> list[ToolDef]:
         return "\n".join(f"{name}: {value}" for name, value in lines.items() if value)
 
     return [
-        ToolDef(arxiv_search, "Search arXiv. Gives lines of: id | date | authors | title."),
-        ToolDef(arxiv_paper, "One arXiv paper: authors, dates, abstract, the address of its PDF."),
+        Tool(arxiv_search, "Search arXiv. Gives lines of: id | date | authors | title."),
+        Tool(arxiv_paper, "One arXiv paper: authors, dates, abstract, the address of its PDF."),
     ]
 
 

@@ -15,12 +15,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.addresses import Guard
 from envs.gaia.servers.proxy import GuardedProxy
 from envs.gaia.servers.settings import Settings, Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import ALLOW_VAR
-from envs.gaia.tools.base import ImageBlock, Reply, ToolDef, ToolFault, clip, page_of, quoted
+from envs.gaia.tools.base import ImageBlock, Reply, ToolFault, clip, page_of, quoted
 
 ACTION_S = 30.0
 """Seconds for one call, loading included."""
@@ -106,11 +107,10 @@ class Browser:
         async def go(page: Any) -> str:
             try:
                 reply = await page.goto(target, wait_until="domcontentloaded")
-            except Error as error:
-                if "interrupted by another navigation" not in str(error):
-                    raise
-                # the page that a failure leaves behind comes late, and gets in the way of what is opened next
-                reply = await page.goto(target, wait_until="domcontentloaded")
+            except Error:
+                # the page that a failure leaves behind comes late, and would get in the way of what is opened next
+                await page.close()
+                raise
             if reply is not None and reply.status == 403 and not reply.headers.get("content-type"):
                 raise ToolFault(f"{quoted(url)} leads to a private address, and only public hosts can be reached")
             return await self.view(page)
@@ -201,7 +201,7 @@ class Browser:
         return context
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The seven tools."""
     browser = Browser(setup.settings, setup.closing)
 
@@ -251,19 +251,18 @@ def build(setup: Setup) -> list[ToolDef]:
         shot: list[str | ImageBlock] = await browser.act(shoot)
         return shot
 
-    acting = {"read_only": False, "idempotent": False}
     return [
-        ToolDef(
+        Tool(
             browser_open,
             "Open a page in a browser. Shows its text and its links, buttons and fields, numbered.",
-            **acting,
+            read_only=False,
         ),
-        ToolDef(browser_click, "Click an element of the page, by its number.", **acting),
-        ToolDef(browser_type, "Fill in a field, or choose an option, by its number.", **acting),
-        ToolDef(browser_read, "The text of the page, about 4,000 characters at a time."),
-        ToolDef(browser_elements, f"The links, buttons and fields of the page, {SHOWN} at a time."),
-        ToolDef(browser_back, "Go back to the page before.", **acting),
-        ToolDef(browser_screenshot, "A picture of the page as it is shown."),
+        Tool(browser_click, "Click an element of the page, by its number.", read_only=False),
+        Tool(browser_type, "Fill in a field, or choose an option, by its number.", read_only=False),
+        Tool(browser_read, "The text of the page, about 4,000 characters at a time."),
+        Tool(browser_elements, f"The links, buttons and fields of the page, {SHOWN} at a time."),
+        Tool(browser_back, "Go back to the page before.", read_only=False),
+        Tool(browser_screenshot, "A picture of the page as it is shown."),
     ]
 
 

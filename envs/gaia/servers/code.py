@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.llm import MAX_INPUT, Endpoint, helper
-from envs.gaia.tools.base import ToolDef, ToolFault
+from envs.gaia.tools.base import ToolFault
 
 SYSTEM = (
     "You write one Python 3 program for the task below. It runs without a network, in a folder with the task's files, "
@@ -18,7 +19,7 @@ SYSTEM = (
 _BLOCK = re.compile(r"```[A-Za-z0-9]*[ \t]*\n(.*?)```", re.DOTALL)
 
 
-def build(model: Endpoint) -> list[ToolDef]:
+def build(model: Endpoint) -> list[Tool]:
     """The one tool."""
 
     async def write_code(
@@ -38,7 +39,7 @@ def build(model: Endpoint) -> list[ToolDef]:
             raise ToolFault(f"the model's program is not valid Python ({type(problem).__name__}); ask again") from None
         return program
 
-    return [ToolDef(write_code, "Have a model write a Python program from a description. It is returned, not run.")]
+    return [Tool(write_code, "Have a model write a Python program from a description. It is returned, not run.")]
 
 
 SERVER = helper("code", "CODE", "A model that writes programs.", ("write_code",), build, "of the programming model")

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api, Recent
-from envs.gaia.tools.base import ToolDef, ToolFault, clip, page_of, quoted
+from envs.gaia.tools.base import ToolFault, clip, page_of, quoted
 
 MAX_BYTES = 32 << 20
 TYPES = {
@@ -37,7 +38,7 @@ VARIABLES = (
 )
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     settings, workspace = setup.settings, setup.workspace
     api = Api(
@@ -50,6 +51,12 @@ def build(setup: Setup) -> list[ToolDef]:
     )
     pause = float(settings.get("DATALAB_POLL_S", "2"))
     recent = Recent()
+
+    async def asked(number: str) -> dict[str, Any]:
+        value = await api.json("GET", f"/api/v1/marker/{number}")
+        if not isinstance(value, dict):
+            raise api.shape()
+        return value
 
     async def converted(name: str, data: bytes, pages: str) -> str:
         form: dict[str, str] = {"output_format": "markdown", "paginate": "true", "disable_image_extraction": "true"}
@@ -78,12 +85,6 @@ def build(setup: Setup) -> list[ToolDef]:
         count = state.get("page_count")
         return f"{state['markdown'].strip()}{f'{chr(10)}[{count} pages]' if isinstance(count, int) else ''}"
 
-    async def asked(number: str) -> dict[str, Any]:
-        value = await api.json("GET", f"/api/v1/marker/{number}")
-        if not isinstance(value, dict):
-            raise api.shape()
-        return value
-
     async def convert_document(
         path: Annotated[str, Field(min_length=1)],
         pages: Annotated[
@@ -98,7 +99,7 @@ def build(setup: Setup) -> list[ToolDef]:
         return page_of(await recent.get((path, hash(data), pages), lambda: converted(path, data, pages)), page)
 
     return [
-        ToolDef(
+        Tool(
             convert_document, "Convert a scanned or complicated document (pdf, image, office) into Markdown, with OCR."
         )
     ]

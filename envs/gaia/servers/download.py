@@ -14,10 +14,11 @@ from urllib.parse import unquote
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.addresses import Guard
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, ALLOW_VAR, Reply, read
-from envs.gaia.tools.base import ToolDef, ToolFault, quoted
+from envs.gaia.tools.base import ToolFault, quoted
 
 MAX_BYTES = 32 << 20
 """Largest file; the embedded tools read no larger one."""
@@ -43,7 +44,7 @@ _ENDINGS = {
 }
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     settings, workspace = setup.settings, setup.workspace
     guard, agent = Guard.of(settings.get(ALLOW_VAR.name)), settings.get(AGENT_VAR.name)
@@ -67,11 +68,10 @@ def build(setup: Setup) -> list[ToolDef]:
         return f"Saved as {path}: {len(reply.body):,} bytes, {reply.kind or 'type not stated'}."
 
     return [
-        ToolDef(
+        Tool(
             download_file,
             f"Download a file from the internet into the folder {FOLDER} of the workspace; says its path.",
             read_only=False,
-            idempotent=False,
         )
     ]
 

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api
-from envs.gaia.tools.base import ToolDef, ToolFault, clip
+from envs.gaia.tools.base import ToolFault, clip
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class Sandbox:
         return events
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     sandbox = Sandbox(setup)
     setup.closing.push_async_callback(sandbox.aclose)
@@ -119,12 +120,11 @@ def build(setup: Setup) -> list[ToolDef]:
         return report(await sandbox.run(code))
 
     return [
-        ToolDef(
+        Tool(
             run_code_online,
             "Run Python in a cloud notebook with internet and many packages; variables stay between calls. It does not "
             "see the workspace.",
             read_only=False,
-            idempotent=False,
         )
     ]
 

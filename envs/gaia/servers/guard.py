@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.llm import MAX_INPUT, Endpoint, helper
-from envs.gaia.tools.base import ToolDef
 
 SYSTEM = (
     "You review somebody's work on a question before they answer. Check: is each step supported by what was found; "
@@ -17,7 +17,7 @@ SYSTEM = (
 )
 
 
-def build(model: Endpoint) -> list[ToolDef]:
+def build(model: Endpoint) -> list[Tool]:
     """The one tool."""
 
     async def review_reasoning(
@@ -29,7 +29,7 @@ def build(model: Endpoint) -> list[ToolDef]:
         return await model.ask(SYSTEM, f"The question:\n{question}\n\nThe work so far:\n{reasoning}")
 
     return [
-        ToolDef(
+        Tool(
             review_reasoning, "Have another model look for mistakes in your reasoning. It does not solve the question."
         )
     ]

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.settings import Settings, llm_variables
 from envs.gaia.servers.spec import ServerSpec, Setup
-from envs.gaia.tools.base import ToolDef, ToolFault, clip
+from envs.gaia.tools.base import ToolFault, clip
 
 TIMEOUT_S = 120.0
 MAX_TOKENS = 4000
@@ -103,8 +104,8 @@ class Endpoint:
 def helper(name: str, prefix: str, summary: str, tools: Sequence[str], build: Any, what: str) -> ServerSpec:
     """The spec of a server whose tools ask a language model."""
 
-    def checked(setup: Setup) -> Sequence[ToolDef]:
-        made: Sequence[ToolDef] = build(Endpoint(setup.settings, prefix))
+    def checked(setup: Setup) -> Sequence[Tool]:
+        made: Sequence[Tool] = build(Endpoint(setup.settings, prefix))
         return made
 
     return ServerSpec(

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.addresses import Guard
 from envs.gaia.servers.reading import text_of
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, ALLOW_VAR, Api, Recent, read
-from envs.gaia.tools.base import ToolDef, ToolFault, page_of, quoted
+from envs.gaia.tools.base import ToolFault, page_of, quoted
 
 VARIABLES = (
     Variable("JINA_API_KEY", "Jina's key, from https://jina.ai/api-dashboard; pages are fetched from here without it"),
@@ -21,7 +22,7 @@ VARIABLES = (
 )
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     settings = setup.settings
     guard, agent = Guard.of(settings.get(ALLOW_VAR.name)), settings.get(AGENT_VAR.name)
@@ -57,7 +58,7 @@ def build(setup: Setup) -> list[ToolDef]:
         text = await recent.get((url, whole), lambda: through_jina(url) if use_jina else fetched(url, whole))
         return page_of(text, page)
 
-    return [ToolDef(read_url, "Read a page of the internet as text, about 4,000 characters at a time.")]
+    return [Tool(read_url, "Read a page of the internet as text, about 4,000 characters at a time.")]
 
 
 SERVER = ServerSpec(

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from aworld_gym.errors import ConfigError, did_you_mean
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.settings import Settings, Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api
-from envs.gaia.tools.base import ToolDef, clip
+from envs.gaia.tools.base import clip
 
 MAX_HITS = 10
 SNIPPET_CHARS = 240
@@ -129,7 +130,7 @@ def provider(settings: Settings) -> str:
     return chosen
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     search = PROVIDERS[provider(setup.settings)](setup.settings)
 
@@ -144,7 +145,7 @@ def build(setup: Setup) -> list[ToolDef]:
             return "No further page." if page > 1 else "No page matches. Try fewer or other words."
         return "\n".join(f"{url} | {title} | {snippet}" for url, title, snippet in hits)
 
-    return [ToolDef(web_search, "Search the internet. Gives lines of: url | title | snippet.")]
+    return [Tool(web_search, "Search the internet. Gives lines of: url | title | snippet.")]
 
 
 def _hits(api: Api, value: Any, where: str, url: str, title: str, snippet: str) -> list[Hit]:

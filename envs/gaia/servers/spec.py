@@ -21,9 +21,8 @@ import anyio
 from aworld_gym.errors import ConfigError
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import EpisodeContext
-from envs.gaia.servers.serving import mcp_tool
+from envs.gaia.mcp_tools import Tool, mcp_tool
 from envs.gaia.servers.settings import ENV_FILE_VAR, Settings, Variable, default_of, env_file
-from envs.gaia.tools.base import ToolDef
 from envs.gaia.tools.workspace import Workspace
 
 PASSED_VARS = (
@@ -58,7 +57,7 @@ class ServerSpec:
     """One line for people."""
     tools: tuple[str, ...]
     """The names of its tools, in order."""
-    build: Callable[[Setup], Sequence[ToolDef]] = field(repr=False)
+    build: Callable[[Setup], Sequence[Tool]] = field(repr=False)
     variables: tuple[Variable, ...] = ()
     """All settings that it reads."""
     needs: tuple[tuple[str, ...], ...] = ()

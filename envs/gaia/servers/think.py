@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.llm import MAX_INPUT, Endpoint, helper
-from envs.gaia.tools.base import ToolDef
 
 SYSTEM = (
     "You solve one hard step of a larger task. You see only what is written here and have no tools. Reason carefully, "
@@ -16,7 +16,7 @@ SYSTEM = (
 )
 
 
-def build(model: Endpoint) -> list[ToolDef]:
+def build(model: Endpoint) -> list[Tool]:
     """The one tool."""
 
     async def think_hard(
@@ -28,10 +28,9 @@ def build(model: Endpoint) -> list[ToolDef]:
         return await model.ask(SYSTEM, f"{question}\n\nKnown so far:\n{context}" if context else question)
 
     return [
-        ToolDef(
+        Tool(
             think_hard,
             "Ask a reasoning model to solve a hard step (logic, mathematics, puzzles). It sees only what you send.",
-            idempotent=True,
         )
     ]
 

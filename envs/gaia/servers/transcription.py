@@ -6,18 +6,19 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.llm import HOW, Endpoint, needs
 from envs.gaia.servers.settings import llm_variables
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import Recent
-from envs.gaia.tools.base import ToolDef, ToolFault, page_of, quoted
+from envs.gaia.tools.base import ToolFault, page_of, quoted
 
 MAX_BYTES = 25 << 20
 """As much as OpenAI's endpoint takes."""
 ENDINGS = (".flac", ".m4a", ".mp3", ".mp4", ".mpeg", ".mpga", ".oga", ".ogg", ".wav", ".webm")
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The one tool."""
     model = Endpoint(setup.settings, "AUDIO")
     workspace = setup.workspace
@@ -44,7 +45,7 @@ def build(setup: Setup) -> list[ToolDef]:
 
         return page_of(await recent.get((hash(data), language), lambda: model.use(call)), page)
 
-    return [ToolDef(transcribe_audio, "Write down the speech in a sound file of the workspace.")]
+    return [Tool(transcribe_audio, "Write down the speech in a sound file of the workspace.")]
 
 
 SERVER = ServerSpec(

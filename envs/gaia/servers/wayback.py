@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.addresses import Guard
 from envs.gaia.servers.reading import text_of
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, MAX_REDIRECTS, Api, Recent, Reply
-from envs.gaia.tools.base import ToolDef, ToolFault, page_of, quoted
+from envs.gaia.tools.base import ToolFault, page_of, quoted
 
 MAX_HITS = 50
 VARIABLES = (
@@ -24,7 +25,7 @@ VARIABLES = (
 Stamp = Annotated[str, Field(pattern=r"^(\d{4}(\d{2}){0,5})?$", description="YYYY, YYYYMM, YYYYMMDD or longer.")]
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The two tools."""
     settings = setup.settings
     agent = settings.get(AGENT_VAR.name)
@@ -103,8 +104,8 @@ def build(setup: Setup) -> list[ToolDef]:
         return page_of(await recent.get((where, timestamp), lambda: text(where, timestamp)), page)
 
     return [
-        ToolDef(wayback_snapshots, "Snapshots of a page, one a day. Gives lines of: timestamp | status | type | url."),
-        ToolDef(
+        Tool(wayback_snapshots, "Snapshots of a page, one a day. Gives lines of: timestamp | status | type | url."),
+        Tool(
             wayback_page,
             "Read the snapshot of a page closest to a time (the newest by default), about 4,000 characters at a time.",
         ),

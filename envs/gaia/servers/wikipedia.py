@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from envs.gaia.mcp_tools import Tool
 from envs.gaia.servers.reading import parsed
 from envs.gaia.servers.settings import Variable
 from envs.gaia.servers.spec import ServerSpec, Setup
 from envs.gaia.servers.web import AGENT_VAR, Api, Recent
-from envs.gaia.tools.base import ToolDef, ToolFault, clip, page_of, quoted
+from envs.gaia.tools.base import ToolFault, clip, page_of, quoted
 from envs.gaia.tools.markup import html_text
 
 DEFAULT_URL = "https://{language}.wikipedia.org"
@@ -24,7 +25,7 @@ Language = Annotated[str, Field(pattern=r"^[a-z][a-z-]{1,11}$", description="Suc
 Date = Annotated[str, Field(pattern=r"^(\d{4}-\d{2}-\d{2})?$", description="As the article was on YYYY-MM-DD.")]
 
 
-def build(setup: Setup) -> list[ToolDef]:
+def build(setup: Setup) -> list[Tool]:
     """The two tools."""
     settings = setup.settings
     base = settings.url("WIKIPEDIA_BASE_URL", DEFAULT_URL)
@@ -117,8 +118,8 @@ def build(setup: Setup) -> list[ToolDef]:
         return page_of(await recent.get((title, date, tables, language), make), page)
 
     return [
-        ToolDef(wikipedia_search, "Search Wikipedia. Gives lines of: title | snippet."),
-        ToolDef(
+        Tool(wikipedia_search, "Search Wikipedia. Gives lines of: title | snippet."),
+        Tool(
             wikipedia_page,
             "Read a Wikipedia article as text, about 4,000 characters at a time; with a date, as it was then.",
         ),

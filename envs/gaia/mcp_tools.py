@@ -1,4 +1,8 @@
-"""Tools as ``mcp`` serves them: closed schemas, annotations, and an answer to every call."""
+"""Tools as ``mcp`` serves them: closed schemas, annotations, and an answer to every call.
+
+For the servers beside the embedded one. A tool here is a function or a coroutine function, and needs no thread of its
+own to be ended in; :mod:`envs.gaia.server` does more for tools that read hostile files.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +10,54 @@ import base64
 import functools
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
-from mcp.types import CallToolResult, ToolAnnotations
-
-from envs.gaia.tools.base import ImageBlock, Reply, ToolDef, ToolFault
+from envs.gaia.tools.base import ImageBlock, Reply, ToolFault
 
 _log = logging.getLogger(__name__)
 
 
-def mcp_tool(tool: ToolDef, redact: Callable[[str], str] = str, *, open_world: bool) -> Any:
-    """The tool as ``mcp`` holds it: closed schema, annotations, and an answer to every call, never an exception.
+@dataclass(frozen=True)
+class Tool:
+    """One tool."""
+
+    function: Callable[..., Reply | Awaitable[Reply]]
+    """Named and annotated as the model will see it; refuses by raising ToolFault."""
+    description: str
+    read_only: bool = True
+    """Repeating the call is harmless and changes nothing."""
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.function.__name__
+
+
+def mcp_tool(tool: Tool, redact: Callable[[str], str] = str, *, open_world: bool) -> Any:
+    """The tool as ``mcp`` holds it.
 
     Args:
-        tool: its function may be a coroutine function.
+        tool: the tool.
         redact: takes secrets out of texts.
         open_world: whether it reaches out of this machine.
     """
-    try:
-        from mcp.server.mcpserver.tools import Tool
-    except ImportError:  # mcp 1.x
-        from mcp.server.fastmcp.tools import Tool  # type: ignore[no-redef]
+    from mcp.types import ToolAnnotations
 
-    made = Tool.from_function(
+    try:
+        from mcp.server.mcpserver.tools import Tool as Served
+    except ImportError:  # mcp 1.x
+        from mcp.server.fastmcp.tools import Tool as Served  # type: ignore[no-redef]
+
+    made = Served.from_function(
         _answering(tool, redact),
         name=tool.name,
         description=tool.description,
         annotations=ToolAnnotations.model_validate(
             {
                 "readOnlyHint": tool.read_only,
-                "idempotentHint": tool.idempotent,
+                "idempotentHint": tool.read_only,
                 "destructiveHint": False,
                 "openWorldHint": open_world,
             }
@@ -52,7 +73,9 @@ def mcp_tool(tool: ToolDef, redact: Callable[[str], str] = str, *, open_world: b
     return made.model_copy(update={"parameters": closed})
 
 
-def _answering(tool: ToolDef, redact: Callable[[str], str]) -> Callable[..., Any]:
+def _answering(tool: Tool, redact: Callable[[str], str]) -> Callable[..., Any]:
+    from mcp.types import CallToolResult
+
     from aworld_gym.toolchain import threads
 
     async def call(**arguments: Any) -> Any:
@@ -62,11 +85,11 @@ def _answering(tool: ToolDef, redact: Callable[[str], str]) -> Callable[..., Any
             else:
                 reply = await threads.tools.run(functools.partial(tool.function, **arguments))
         except ToolFault as fault:
-            return result(redact(str(fault)), failed=True)
+            return _result(redact(str(fault)), failed=True)
         except Exception as error:  # a bug of ours; its text could hold anything, so the type alone is told
             _log.error("the tool %s failed unexpectedly: %s", tool.name, redact(repr(error)))
-            return result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
-        return result([redact(b) if isinstance(b, str) else b for b in ([reply] if isinstance(reply, str) else reply)])
+            return _result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
+        return _result([redact(b) if isinstance(b, str) else b for b in ([reply] if isinstance(reply, str) else reply)])
 
     signature = inspect.signature(tool.function, eval_str=True)
     call.__signature__ = signature.replace(return_annotation=CallToolResult)  # type: ignore[attr-defined]
@@ -75,13 +98,15 @@ def _answering(tool: ToolDef, redact: Callable[[str], str]) -> Callable[..., Any
     return call
 
 
-def result(reply: Reply, *, failed: bool = False) -> CallToolResult:
+def _result(reply: Reply, *, failed: bool = False) -> Any:
     """What a tool returned, in MCP's terms."""
+    from mcp.types import CallToolResult
+
     blocks = [reply] if isinstance(reply, str) else reply
     content = [
         {"type": "image", "data": base64.b64encode(block.data).decode("ascii"), "mimeType": block.mime}
         if isinstance(block, ImageBlock)
-        else {"type": "text", "text": block.encode("utf-8", "replace").decode()}
+        else {"type": "text", "text": block.encode("utf-8", "replace").decode()}  # lone surrogates are no JSON
         for block in blocks
     ]
     return CallToolResult.model_validate({"content": content, "isError": failed})
