@@ -24,6 +24,8 @@ from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.generation import STRAGGLER_S
 from aworld_gym.making import make_tool_env
 from aworld_gym.token_policy import TokenEpisode
+from aworld_gym.trained import RolloutRows as RolloutRows
+from aworld_gym.trained import TrainedRow as TrainedRow
 from aworld_gym.types import Outcome
 
 log = logging.getLogger(__name__)
