@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from aworld_gym.errors import ConfigError
 
 ENV_FILE_VAR = "AWORLD_ENV_FILE"
-"""Names the file of keys; by default ``.env`` in the working directory, where there is one."""
+"""Names the file of keys; by default ``.env`` in the working directory, where there is one. ``/dev/null``: none."""
 DEFAULT_LLM = "MCP"
 """``MCP_LLM_*`` stand in for the ``*_LLM_*`` of a tool that has none of its own."""
 
@@ -136,6 +136,8 @@ def env_file(environ: Mapping[str, str] | None = None) -> Path | None:
     """
     environ = os.environ if environ is None else environ
     named = environ.get(ENV_FILE_VAR)
+    if named == os.devnull:
+        return None
     path = Path(named or ".env")
     if path.is_file():
         return path.resolve()

@@ -133,9 +133,8 @@ class ServerSpec:
         own = [variable.name for variable in self.variables]
         names = [*own, *filter(None, map(default_of, own))]
         env = {name: f"${{{name}}}" for name in (*dict.fromkeys(names), *PASSED_VARS) if environ.get(name)}
-        file = env_file(environ)
-        if file is not None:
-            env[ENV_FILE_VAR] = str(file).replace("${", "$${")
+        # the server runs in another folder, and reads the file of this one or none
+        env[ENV_FILE_VAR] = str(env_file(environ) or os.devnull).replace("${", "$${")
         arguments = ["-m", self.module]
         if self.scope == "episode":
             arguments += ["--workspace", "${AWORLD_WORKSPACE}"]

@@ -164,6 +164,25 @@ def test_an_env_with_servers_in_processes_of_their_own(monkeypatch, tmp_path):
         made.close()
 
 
+def test_a_server_reads_the_file_of_the_folder_it_was_asked_for_in(monkeypatch, tmp_path):
+    """Not one that lies where the package is, which is where it runs."""
+    env = catalog.config(["wikipedia"])["wikipedia"]["env"]
+    assert env["AWORLD_ENV_FILE"] == os.devnull
+    (tmp_path / ".env").write_text("WEB_USER_AGENT=mine\n")
+    env = catalog.config(["wikipedia"])["wikipedia"]["env"]
+    assert env["AWORLD_ENV_FILE"] == str(tmp_path / ".env") and "WEB_USER_AGENT" not in env
+
+
+def test_a_server_also_runs_in_process(monkeypatch):
+    with StandIn(wiki) as stand_in:
+        monkeypatch.setenv("WIKIPEDIA_BASE_URL", stand_in.url)
+        config = {"mcpServers": {"w": {"python": "envs.gaia.servers.wikipedia:SERVER.make_server"}}}
+        env = ToolEnv(config, [{"id": "a", "prompt": "?"}])
+        env.reset(seed=0)
+        assert called(env, "wikipedia_search", query="x") == "Grey River | a river"
+        env.close()
+
+
 def test_tools_restricts_the_embedded_ones(monkeypatch):
     env = gym.make("AWorld/Gaia-v0", servers=["wikipedia"], tools=["submit_answer"])
     _, info = env.reset(seed=4)

@@ -1,5 +1,7 @@
 """Where settings come from, which stand in for which, and that secrets are not said."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,14 @@ def test_the_file_can_be_named(tmp_path, monkeypatch):
     (tmp_path / "keys").write_bytes(b"E2B_API_KEY=\xff\xfe")
     with pytest.raises(ConfigError, match="cannot read the settings file"):
         Settings.load({"AWORLD_ENV_FILE": "keys"})
+
+
+def test_the_file_can_be_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("E2B_API_KEY=e2b-1\n")
+    assert Settings.load({}).has("E2B_API_KEY") and not Settings.load({"AWORLD_ENV_FILE": os.devnull}).has(
+        "E2B_API_KEY"
+    )
 
 
 def test_a_file_in_a_folder_above_is_not_read(tmp_path, monkeypatch):
