@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from envs.gaia.carriers import what_of
 from envs.gaia.composition import Composition, composed, elsewhere
 from envs.gaia.ledgers import draw_ledger, draw_records
 from envs.gaia.makers import measure
@@ -40,7 +41,7 @@ def sealed_table(draft: Draft) -> Question:
         told = (*note.before, read_document(note, bodies[0][0]), *final.before)
         rows = replace(rows, before=told, needs=rows.needs | note.needs)
         group = c.draft.pick(ledger.groups)
-        rows = where_term(c.draft, rows, ledger.group, c.short("text", c.carried("word", group)))
+        rows = where_term(c.draft, rows, ledger.group, c.short("text", c.carried(what_of(group), group)))
         found = c.short("number", c.seen(total(c.draft, rows, measure(c.draft, parts[0]))))
         return gap(c.draft, *c.draft.some((found, c.short("number", outdated(c, depth))), 2))
 
