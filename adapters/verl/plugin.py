@@ -163,7 +163,7 @@ class EnvTrainer(PPOTrainerSync):
         played = [k for k, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         fields = tq.kv_batch_get(keys=played, partition_id=batch.partition_id, select_fields=["extra_fields"])
         sums: dict[str, list[float]] = defaultdict(list)
-        for row in fields["extra_fields"].tolist():
+        for row in fields.pop("extra_fields").tolist():
             for name, value in row.get("reward_extra_info", {}).items():
                 sums[name].append(value)
         metrics |= {name: float(np.mean(values)) for name, values in sums.items() if name.startswith("env/")}
