@@ -22,6 +22,7 @@ from envs.gaia.ledgers import LEDGERS, Ledger, Records, draw_records
 from envs.gaia.operators import (
     called,
     coded,
+    count,
     fact,
     linked,
     named,
@@ -122,18 +123,20 @@ def printed_number(draft: Draft, box: Box | None = None) -> Term:
 
 
 def _of_table(ending: str, low: int, high: int) -> Callable[..., Term]:
-    """A number from the records in one file: a total, a spread or a cell of a ranked record."""
+    """A number from the records in one file: a total, a spread, a count or a cell of a ranked record."""
 
     def make(draft: Draft, box: Box | None = None) -> Term:
         records = draw_records(draft, draft.rng.randrange(low, high))
         rows = tabulated(draft, records, ending or draft.pick(PROSE), box)
         label = measure(draft, records)
-        way = draft.rng.randrange(3)
-        if way == 0:
+        way = draft.rng.randrange(7)
+        if way < 2:
             other = next(m.label for m in records.ledger.measures if m.label != label)
             return ranked(draft, rows, label, draft.rng.randrange(1, 5), other, high=draft.rng.random() < 0.5)
         rows = where(draft, rows, records.ledger.group, draft.pick(records.ledger.groups))
-        return total(draft, rows, label) if way == 1 else spread(draft, rows, label)
+        if way == 6 and rows.table:  # elsewhere nothing shows the count
+            return count(draft, rows)
+        return total(draft, rows, label) if way < 4 else spread(draft, rows, label)
 
     return make
 
@@ -243,8 +246,8 @@ def _ranked_in(ending: str, low: int, high: int) -> Callable[..., Term]:
 def _top_group_in(ending: str, low: int, high: int) -> Callable[..., Term]:
     def make(draft: Draft, table: Table, box: Box | None = None) -> Term:
         ledger = ledger_of(draft, table)
-        count, entities = draft.rng.randrange(low, high), draft.rng.randrange(6, 11)
-        records = draw_records(draft, count, ledger=ledger, entities=entities)
+        number, entities = draft.rng.randrange(low, high), draft.rng.randrange(6, 11)
+        records = draw_records(draft, number, ledger=ledger, entities=entities)
         return top_group(draft, tabulated(draft, records, ending, box), measure(draft, records))
 
     return make

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from aworld_gym.types import PlanStep
 from envs.gaia.operators_numbers import apart
-from envs.gaia.terms import Draft, Kind, Row, Term, joined
+from envs.gaia.terms import Draft, Kind, Row, Term, joined, require
 from envs.gaia.wording import HIGH, LOW
 from envs.gaia.world import Column, Table, link, page_url
 
@@ -97,7 +97,9 @@ def best(draft: Draft, table: Table, column: Column, among: Term) -> Term:
 def coded(draft: Draft, table: Table, code: Column, text: Term) -> Term:
     """The entity whose code a term gives: found by searching for the code."""
     text = text.settled()
-    (row,) = (row for row in table.rows if row[code.name] == text.value)
+    rows = [row for row in table.rows if row[code.name] == text.value]
+    require(len(rows) == 1, "a code of none or several")
+    row = rows[0]
     url = page_url(table.name, row["name"])
     steps = (
         *text.steps,
