@@ -1,0 +1,117 @@
+"""What the adapters share whose frameworks train with transformers' Trainer (TRL, ms-swift)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from adapters.common import DEFAULT_TASKS, THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, MetricsFile
+
+
+class MetricsCallback(TrainerCallback):
+    """Writes what the trainer logs to a file, one line a time.
+
+    Args:
+        path: ``metrics.jsonl``.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._file: MetricsFile | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin the file; where a run is resumed, after the lines of its steps so far."""
+        if state.is_world_process_zero:
+            self._file = MetricsFile(self._path, resume_step=state.global_step or None)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the newest line."""
+        if self._file is not None and state.log_history:
+            self._file.append(state.log_history[-1])  # `logs` itself is emptied in part by other callbacks
+
+
+def tasks_needed(args: Any) -> int:
+    """Rows of a data set from which every group of ``max_steps`` GRPO steps plays a new task."""
+    if args.max_steps <= 0:
+        return DEFAULT_TASKS
+    forwards_per_batch = (args.steps_per_generation or 1) * args.num_iterations
+    batches = math.ceil(args.max_steps * args.gradient_accumulation_steps / forwards_per_batch)
+    return batches * ((args.generation_batch_size or 1) // (args.num_generations or 1))
+
+
+def threshold(model: Any, args: Any) -> float:
+    """The log-probability difference (nats) that rounding explains, for a model and how it trains and samples."""
+    dtypes = set() if model is None else {p.dtype for p in model.parameters()}
+    low = args.bf16 or args.fp16 or args.use_vllm or dtypes != {torch.float32}
+    return THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
+
+
+def context(model: Any, *engine: int | None) -> int | None:
+    """How many ids a model, and the engine that samples, can hold; None where nothing says."""
+    held = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return min((bound for bound in (held, *engine) if bound), default=None)
+
+
+def on_this_machine(given: Mapping[str, Any], **also: Any) -> dict[str, Any]:
+    """Settings for a machine without an accelerator, but for those given; none for one with."""
+    if torch.accelerator.is_available():
+        return {}
+    ours = {"use_cpu": True, "bf16": False, "dataloader_pin_memory": False, **also}
+    return {name: value for name, value in ours.items() if name not in given}
+
+
+class SampledLogprobs:
+    """Reads the log-probabilities of sampled ids off a transformers model while it generates.
+
+    ``generate`` feeds each sampled id back in the next forward pass, so at that pass the logits of the one before
+    are known to have given it: one step of logits is held, never the sequence's. What is read is the policy's own
+    distribution at the trainer's temperature, before top-k, top-p or penalties: the one that the loss scores.
+
+    Args:
+        model: the model that generates, unwrapped.
+        temperature: the trainer's.
+        on: False watches nothing, and gives None.
+    """
+
+    def __init__(self, model: Any, temperature: float, on: bool = True):
+        self._on, self._temperature = on, temperature or 1.0
+        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._logits: Any = None
+        self._steps: list[Any] = []
+        self._hook: Any = None
+
+    def __enter__(self) -> SampledLogprobs:
+        if self._on:
+            self._hook = self._model.register_forward_hook(self._saw, with_kwargs=True)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _saw(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        ids = kwargs.get("input_ids", args[0] if args else None)
+        if ids is not None and ids.size(1) == 1 and self._logits is not None:
+            self._steps.append(self._of(ids[:, -1]))
+        self._logits = output.logits[:, -1]
+
+    def _of(self, ids: Any) -> Any:
+        """The log-probability (B,) of each row's id under the logits held."""
+        logits = self._logits.float() / self._temperature
+        return logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
+
+    def logprobs(self, ids: Any) -> list[list[float]] | None:
+        """Aligned with the sampled ids (one list a row); None where generation did not go one id at a time."""
+        if not self._on or self._logits is None:
+            return None
+        longest = max(map(len, ids))
+        if len(self._steps) != longest - 1 or self._logits.size(0) != len(ids):
+            return None
+        last = torch.tensor([row[-1] for row in ids], device=self._logits.device)
+        table = torch.stack([*self._steps, self._of(last)], dim=1).tolist()
+        return [table[k][: len(row)] for k, row in enumerate(ids)]
