@@ -1,0 +1,252 @@
+"""``train``, and the two functions from which people build their own ``swift rlhf``: ``register``, ``write_tasks``."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import torch
+from gymnasium.envs.registration import EnvSpec
+from swift.arguments import RLHFArguments
+from swift.model import MODEL_MAPPING
+from swift.pipelines import rlhf_main
+from swift.trainers.trainer_factory import TrainerFactory
+
+from adapters.common import (
+    EVAL_SEEDS,
+    MODELS,
+    SEEDS_PER_RUN,
+    RolloutOptions,
+    TrainResult,
+    check_model_folder,
+    env_spec,
+    read_config,
+    refuse_mixing,
+    task_seeds,
+)
+from adapters.credit import Credit
+from adapters.swift import scheduler, template
+from adapters.swift.scheduler import COLUMN, REWARD, SCHEDULER, SETTINGS, Settings, SwiftRollout
+from aworld_gym.errors import ConfigError, did_you_mean
+
+log = logging.getLogger(__name__)
+
+Env = str | EnvSpec | gym.Env
+TRAINER = "adapters.swift.trainer.EnvGRPOTrainer"
+DEFAULT_TASKS = 1000
+"""Tasks in an epoch, where neither ``tasks`` nor ``max_steps`` says."""
+OWN = {"rlhf_type": "grpo", "template": template.TEMPLATE, "multi_turn_scheduler": SCHEDULER}
+"""Settings of swift without which episodes are not played by the adapter."""
+
+
+def train(
+    env: Env,
+    *,
+    model: str | Path,
+    output_dir: str | Path,
+    config: Mapping[str, Any] | str | Path | None = None,
+    eval_env: Env | None = None,
+    credit: Credit = "episode",
+    tasks: int | Sequence[int] | None = None,
+    eval_tasks: int | Sequence[int] = 64,
+    rollout: SwiftRollout | RolloutOptions | Mapping[str, Any] | None = None,
+    logprob_threshold: float | None = None,
+    codec: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> TrainResult:
+    """Train ``model`` on ``env`` with ms-swift's GRPOTrainer.
+
+    Rows of a batch that belong to one group (``num_generations`` in a row) play the same task.
+    ``max_completion_length`` bounds a whole episode after its prompt, tool results included; ``max_length`` bounds
+    both together. An episode that infrastructure spoiled is played again in a fresh env, and if that fails too it
+    is out of the loss and out of its group's baseline.
+
+    Args:
+        env: an id, an EnvSpec or an env made by ``gym.make``, whose spec (wrappers included) is rebuilt.
+        model: a path or a hub name.
+        output_dir: gets ``final/`` (model and tokenizer), swift's ``checkpoint-*``, ``metrics.jsonl`` and
+            ``episodes.jsonl`` (``eval_episodes.jsonl`` for ``eval_env``; further processes write
+            ``episodes.rank<k>.jsonl``).
+        config: RLHFArguments as a mapping, or a YAML or JSON file of them, passed through untouched. It may have a
+            section ``rollout`` with :class:`SwiftRollout`.
+        eval_env: played by swift's evaluation; its metrics are logged with the prefix ``eval_``.
+        credit: ``"episode"``: GRPO's advantage, from the plain sum of an episode's rewards. ``"step"``: each turn
+            has its own, from its reward and the later ones (:func:`adapters.credit.turn_advantages`).
+        tasks: how many tasks an epoch has, or their seeds. By default as many as ``max_steps`` needs, each new;
+            without ``max_steps``, 1000. They follow the config's ``seed``.
+        eval_tasks: how many tasks an evaluation has, or their seeds; always the same.
+        rollout: how episodes are played.
+        logprob_threshold: mean difference of log-probabilities above which a warning is logged. By default 1e-3
+            where everything is fp32, else 0.05.
+        codec: arguments of :class:`~aworld_gym.tokens.ChatCodec`, such as ``template_kwargs``.
+        **overrides: further RLHFArguments, over those of ``config``.
+
+    Raises:
+        ConfigError: settings that cannot work, an env or model that cannot be had, a template that cannot be used
+            token-exactly, or an ``output_dir`` that holds another run's episodes.
+    """
+    check_model_folder(model)
+    output_dir, spec = Path(output_dir).absolute(), env_spec(env)
+    eval_spec = None if eval_env is None else env_spec(eval_env)
+    given = {**read_config(config), **overrides}
+    section = given.pop("rollout", None)
+    if section is not None and rollout is not None:
+        raise ConfigError("rollout options are given twice: in the config and as an argument")
+    options = _options(section if rollout is None else rollout)
+    if not given.get("resume_from_checkpoint"):
+        refuse_mixing(output_dir)
+    files = [output_dir / "tasks.jsonl"] + [output_dir / "eval_tasks.jsonl"] * (eval_spec is not None)
+    settings = arguments(given, model, output_dir, files)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with _registered(Settings(credit, options, logprob_threshold, codec or {})):
+        try:
+            args = RLHFArguments(**settings)
+        except OSError as error:
+            why = str(error).strip().split("\n")[0].rstrip(".")
+            raise ConfigError(f"the model {str(model)!r} cannot be loaded: {why}. {MODELS}") from error
+        seeds = tasks if tasks is not None else _tasks_needed(args)
+        write_tasks(files[0], spec, seeds, seed=args.seed)
+        if eval_spec is not None:
+            write_tasks(files[1], eval_spec, task_seeds(eval_tasks, EVAL_SEEDS), split="eval")
+        log.info(
+            "training on %s: %d episodes a group, at most %d tokens an episode after its prompt; the reward of %s",
+            spec.id,
+            args.num_generations,
+            args.max_completion_length,
+            "an episode is the sum of its steps' rewards" if credit == "episode" else "each turn is its own and later",
+        )
+        try:
+            rlhf_main(args)
+        finally:
+            trainer = SETTINGS.trainer
+            if trainer is not None:
+                trainer.scheduler.close()
+        trainer.save_model(str(output_dir / "final"))
+    counts = trainer.scheduler.counts["train"]
+    log.info("trained %d steps; episodes: %s", trainer.state.global_step, dict(sorted(counts.items())))
+    return TrainResult(output_dir / "final", trainer.state.log_history, output_dir / "episodes.jsonl", counts)
+
+
+def register(
+    *,
+    credit: Credit = "episode",
+    rollout: SwiftRollout | Mapping[str, Any] | None = None,
+    logprob_threshold: float | None = None,
+    codec: Mapping[str, Any] | None = None,
+) -> None:
+    """Make scheduler, reward function, template and trainer known to swift: for a file of ``--external_plugins``.
+
+    From then on ``rlhf_type="grpo"`` trains with :class:`adapters.swift.EnvGRPOTrainer`, which needs
+    ``template="aworld"``, ``multi_turn_scheduler="aworld"``, ``reward_funcs=["aworld_env_reward"]`` and a data set of
+    :func:`write_tasks`. Arguments are those of :func:`train`.
+
+    Raises:
+        ConfigError: unknown settings.
+    """
+    if credit not in ("episode", "step"):
+        raise ConfigError(f"credit must be 'episode' or 'step', got {credit!r}")
+    settings = Settings(credit, _options(rollout), logprob_threshold, codec or {})
+    for field in dataclasses.fields(Settings):
+        setattr(SETTINGS, field.name, getattr(settings, field.name))
+    scheduler.register()
+    template.register()
+    TrainerFactory.TRAINER_MAPPING["grpo"] = TRAINER
+
+
+def write_tasks(path: str | Path, env: Env, tasks: int | Sequence[int], *, seed: int = 0, split: str = "train") -> Path:
+    """Write a data set for swift: one row per task.
+
+    Args:
+        path: the file, JSONL.
+        env: as for :func:`train`.
+        tasks: how many tasks, or their seeds.
+        seed: where task seeds begin, where ``tasks`` is a number.
+        split: ``"train"`` or ``"eval"``.
+    """
+    spec = (env if isinstance(env, EnvSpec) else env_spec(env)).to_json()
+    lines = []
+    for task_seed in task_seeds(tasks, seed * SEEDS_PER_RUN):
+        said = [{"role": "user", "content": f"{split} task {task_seed}"}]  # the env makes the prompt
+        lines.append({"messages": said, COLUMN: json.dumps({"env": spec, "seed": task_seed, "split": split})})
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def arguments(given: Mapping[str, Any], model: str | Path, output_dir: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """RLHFArguments: those given, and what the env needs, which is logged.
+
+    Raises:
+        ConfigError: unknown settings, or some that the adapter has to set.
+    """
+    known = {field.name: field for field in dataclasses.fields(RLHFArguments)}
+    own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name, value in given.items():
+        if name not in known:
+            hint = did_you_mean(name, [*known, *own])
+            raise ConfigError(f"RLHFArguments has no field {name!r}, and train() no such argument.{hint}")
+        if name in ("dataset", "val_dataset", "output_dir") or OWN.get(name, value) != value:
+            raise ConfigError(f"{name!r} is set by the adapter: leave it out")
+    ours: dict[str, Any] = {**OWN, "model": str(model), "output_dir": str(output_dir), "add_version": False}
+    ours |= {"dataset": [str(files[0])], "reward_funcs": [REWARD, *given.get("reward_funcs", ())]}
+    if len(files) > 1:
+        ours["val_dataset"] = [str(files[1])]
+        ours |= {k: v for k, v in {"eval_strategy": "steps", "num_generations_eval": 1}.items() if k not in given}
+    if not torch.accelerator.is_available():
+        cpu = {"use_cpu": True, "torch_dtype": "float32", "bf16": False, "dataloader_pin_memory": False}
+        ours |= {name: value for name, value in cpu.items() if name not in given}
+    if Path(model).is_dir() and "check_model" not in given:
+        ours["check_model"] = False  # else swift asks a hub whether it has a newer version of the folder
+    kind = _model_type(model)
+    if kind is not None and "model_type" not in given:
+        ours["model_type"] = kind
+    log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in ours.items()))
+    return {**given, **ours}
+
+
+def _options(value: SwiftRollout | RolloutOptions | Mapping[str, Any] | None) -> SwiftRollout:
+    if isinstance(value, RolloutOptions) and not isinstance(value, SwiftRollout):
+        value = dataclasses.asdict(value)
+    return SwiftRollout.of(value)  # type: ignore[return-value]
+
+
+def _model_type(model: str | Path) -> str | None:
+    """What a folder's config calls the model, where swift has a loader of that name: one architecture has several."""
+    path = Path(model) / "config.json"
+    kind = json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
+    return kind if kind in MODEL_MAPPING else None
+
+
+def _tasks_needed(args: Any) -> int:
+    """Rows of a data set from which every group of ``max_steps`` steps plays a new task."""
+    training = args.training_args
+    if training.max_steps <= 0:
+        return DEFAULT_TASKS
+    forwards = training.steps_per_generation * training.num_iterations
+    batches = math.ceil(training.max_steps * training.gradient_accumulation_steps / forwards)
+    return batches * (training.generation_batch_size // training.num_generations)
+
+
+@contextmanager
+def _registered(settings: Settings) -> Iterator[None]:
+    """Leave the registry of trainers as it was, afterwards: other trainings of this process are not ours."""
+    before = TrainerFactory.TRAINER_MAPPING["grpo"]
+    register(
+        credit=settings.credit,
+        rollout=settings.rollout,
+        logprob_threshold=settings.logprob_threshold,
+        codec=settings.codec,
+    )
+    try:
+        yield
+    finally:
+        TrainerFactory.TRAINER_MAPPING["grpo"] = before
