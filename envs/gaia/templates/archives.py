@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aworld_gym.types import PlanStep
-from envs.gaia.carriers import carry
+from envs.gaia.carriers import carry, what_of
 from envs.gaia.ledgers import draw_ledger, draw_records
 from envs.gaia.makers import NUMBERS, choose, measure
 from envs.gaia.operators import fact, total, where, where_term
@@ -124,7 +124,7 @@ def zip_code_sqlite(draft: Draft) -> Question:
     box = zip_box(draft)
     group = draft.pick(records.ledger.groups)
     rows = tabulated(draft, records, "sqlite", box)
-    word = carry(draft, draft.pick(("qr", "lettered")), "word", group, box)
+    word = carry(draft, draft.pick(("qr", "lettered")), what_of(group), group, box)
     rows = where_term(draft, rows, records.ledger.group, word)
     return draft.ask(total(draft, rows, measure(draft, records)))
 
