@@ -391,6 +391,18 @@ class Solver:
         assert days > 0
         return Fraction(days)
 
+    def _route(self, node: Node) -> Fraction:
+        """By relaxing every link as often as there are places (Bellman and Ford)."""
+        start, goal = self.value(node.entity), self.value(node.entity2)
+        links = [(line["from"], line["to"], Fraction(line["length"])) for line in table(*self.file(node.file))]
+        links += [(there, here, length) for here, there, length in links]
+        reached = {start: Fraction(0)}
+        for _ in links:
+            for here, there, length in links:
+                if here in reached and reached[here] + length < reached.get(there, reached[here] + length + 1):
+                    reached[there] = reached[here] + length
+        return reached[goal]
+
     # --- media ------------------------------------------------------------------------------------------------------
 
     def _route(self, node: Node) -> Fraction:
