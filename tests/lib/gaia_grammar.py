@@ -73,8 +73,6 @@ GRAMMAR: Mapping[str, Mapping[str, str]] = {
         "days": "the (number of days|count of days|time in days) from <date> to <date2>",
         "route": "the length of the shortest (route|way) from <entity> to <entity2> "
         "over the two-way links listed in <file>",
-        "route": "the length of the shortest (route|way) from <entity> to <entity2> "
-        "over the two-way links listed in <file>",
         "tiles": "the (number of <colour> tiles|count of <colour> tiles|number of tiles coloured <colour>) in <file>",
         "bill": "the (total price of all tiles in <file> by|cost of all tiles in <file> at) the prices in <file2>",
         "bar": "the (height in pixels|pixel height) of the <colour> bar in <file>",

@@ -392,20 +392,6 @@ class Solver:
         return Fraction(days)
 
     def _route(self, node: Node) -> Fraction:
-        """By relaxing every link as often as there are places (Bellman and Ford)."""
-        start, goal = self.value(node.entity), self.value(node.entity2)
-        links = [(line["from"], line["to"], Fraction(line["length"])) for line in table(*self.file(node.file))]
-        links += [(there, here, length) for here, there, length in links]
-        reached = {start: Fraction(0)}
-        for _ in links:
-            for here, there, length in links:
-                if here in reached and reached[here] + length < reached.get(there, reached[here] + length + 1):
-                    reached[there] = reached[here] + length
-        return reached[goal]
-
-    # --- media ------------------------------------------------------------------------------------------------------
-
-    def _route(self, node: Node) -> Fraction:
         ways = [(line["from"], line["to"], int(line["length"])) for line in table(*self.file(node.file))]
         ways += [(there, here, length) for here, there, length in ways]
         far = {place: 10**9 for place, _, _ in ways} | {self.value(node.entity): 0}
@@ -413,6 +399,8 @@ class Solver:
             for here, there, length in ways:
                 far[there] = min(far[there], far[here] + length)
         return Fraction(far[self.value(node.entity2)])
+
+    # --- media ------------------------------------------------------------------------------------------------------
 
     def _tiles(self, node: Node) -> Fraction:
         return Fraction(gaia_media.tiles(self.file(node.file)[1])[node.colour])
