@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.common import TrainResult
+from adapters.common import TrainResult, TurnwiseOptions
 
 if TYPE_CHECKING:
+    from adapters.swift.parity import rollout_rows
     from adapters.swift.run import register, train, write_tasks
-    from adapters.swift.scheduler import SwiftRollout
     from adapters.swift.trainer import EnvGRPOTrainer
 
-__all__ = ["EnvGRPOTrainer", "SwiftRollout", "TrainResult", "register", "train", "write_tasks"]
+__all__ = ["EnvGRPOTrainer", "TrainResult", "TurnwiseOptions", "register", "rollout_rows", "train", "write_tasks"]
 
 
 def __getattr__(name: str) -> Any:
@@ -32,5 +32,5 @@ def __getattr__(name: str) -> Any:
     from adapters.swift import _private
 
     _private.require_swift()
-    place = {"EnvGRPOTrainer": "trainer", "SwiftRollout": "scheduler"}.get(name, "run")
+    place = {"EnvGRPOTrainer": "trainer", "rollout_rows": "parity"}.get(name, "run")
     return getattr(importlib.import_module(f"adapters.swift.{place}"), name)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
 import logging
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import torch
 from gymnasium.envs.registration import EnvSpec
 from swift.arguments import RLHFArguments
 from swift.model import MODEL_MAPPING
@@ -24,25 +19,31 @@ from adapters.common import (
     EVAL_SEEDS,
     MODELS,
     SEEDS_PER_RUN,
+    Env,
     RolloutOptions,
     TrainResult,
+    TurnwiseOptions,
     check_model_folder,
     env_spec,
     read_config,
     refuse_mixing,
+    say,
+    say_what_is_trained,
+    spec_json,
+    take_rollout,
     task_seeds,
 )
 from adapters.credit import Credit
+from adapters.hf import on_this_machine, tasks_needed
+from adapters.settings import check_names, numbers
 from adapters.swift import scheduler, template
-from adapters.swift.scheduler import COLUMN, REWARD, SCHEDULER, SETTINGS, Settings, SwiftRollout
-from aworld_gym.errors import ConfigError, did_you_mean
+from adapters.swift.scheduler import COLUMN, REWARD, SCHEDULER, SETTINGS
+from aworld_gym.errors import ConfigError
+from aworld_gym.tokens import ChatCodec
 
 log = logging.getLogger(__name__)
 
-Env = str | EnvSpec | gym.Env
 TRAINER = "adapters.swift.trainer.EnvGRPOTrainer"
-DEFAULT_TASKS = 1000
-"""Tasks in an epoch, where neither ``tasks`` nor ``max_steps`` says."""
 OWN = {"rlhf_type": "grpo", "template": template.TEMPLATE, "multi_turn_scheduler": SCHEDULER}
 """Settings of swift without which episodes are not played by the adapter."""
 
@@ -57,9 +58,9 @@ def train(
     credit: Credit = "episode",
     tasks: int | Sequence[int] | None = None,
     eval_tasks: int | Sequence[int] = 64,
-    rollout: SwiftRollout | RolloutOptions | Mapping[str, Any] | None = None,
+    rollout: RolloutOptions | Mapping[str, Any] | None = None,
     logprob_threshold: float | None = None,
-    codec: Mapping[str, Any] | None = None,
+    codec: ChatCodec | None = None,
     **overrides: Any,
 ) -> TrainResult:
     """Train ``model`` on ``env`` with ms-swift's GRPOTrainer.
@@ -76,7 +77,7 @@ def train(
             ``episodes.jsonl`` (``eval_episodes.jsonl`` for ``eval_env``; further processes write
             ``episodes.rank<k>.jsonl``).
         config: RLHFArguments as a mapping, or a YAML or JSON file of them, passed through untouched. It may have a
-            section ``rollout`` with :class:`SwiftRollout`.
+            section ``rollout`` with :class:`~adapters.common.TurnwiseOptions`.
         eval_env: played by swift's evaluation; its metrics are logged with the prefix ``eval_``.
         credit: ``"episode"``: GRPO's advantage, from the plain sum of an episode's rewards. ``"step"``: each turn
             has its own, from its reward and the later ones (:func:`adapters.credit.turn_advantages`).
@@ -86,7 +87,7 @@ def train(
         rollout: how episodes are played.
         logprob_threshold: mean difference of log-probabilities above which a warning is logged. By default 1e-3
             where everything is fp32, else 0.05.
-        codec: arguments of :class:`~aworld_gym.tokens.ChatCodec`, such as ``template_kwargs``.
+        codec: tokenises and parses, for templates that need settings; by default made for the tokenizer.
         **overrides: further RLHFArguments, over those of ``config``.
 
     Raises:
@@ -97,38 +98,29 @@ def train(
     output_dir, spec = Path(output_dir).absolute(), env_spec(env)
     eval_spec = None if eval_env is None else env_spec(eval_env)
     given = {**read_config(config), **overrides}
-    section = given.pop("rollout", None)
-    if section is not None and rollout is not None:
-        raise ConfigError("rollout options are given twice: in the config and as an argument")
-    options = _options(section if rollout is None else rollout)
+    options = take_rollout(given, rollout)
     if not given.get("resume_from_checkpoint"):
         refuse_mixing(output_dir)
     files = [output_dir / "tasks.jsonl"] + [output_dir / "eval_tasks.jsonl"] * (eval_spec is not None)
     settings = arguments(given, model, output_dir, files)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    with _registered(Settings(credit, options, logprob_threshold, codec or {})):
+    with _registered(credit=credit, rollout=options, logprob_threshold=logprob_threshold, codec=codec):
         try:
             args = RLHFArguments(**settings)
         except OSError as error:
             why = str(error).strip().split("\n")[0].rstrip(".")
             raise ConfigError(f"the model {str(model)!r} cannot be loaded: {why}. {MODELS}") from error
-        seeds = tasks if tasks is not None else _tasks_needed(args)
-        write_tasks(files[0], spec, seeds, seed=args.seed)
+        count = tasks if tasks is not None else tasks_needed(args.training_args)
+        seeds = task_seeds(count, args.seed * SEEDS_PER_RUN)
+        write_tasks(files[0], spec, seeds)
         if eval_spec is not None:
             write_tasks(files[1], eval_spec, task_seeds(eval_tasks, EVAL_SEEDS), split="eval")
-        log.info(
-            "training on %s: %d episodes a group, at most %d tokens an episode after its prompt; the reward of %s",
-            spec.id,
-            args.num_generations,
-            args.max_completion_length,
-            "an episode is the sum of its steps' rewards" if credit == "episode" else "each turn is its own and later",
-        )
+        say_what_is_trained(spec.id, len(seeds), args.num_generations, args.max_completion_length, credit)
         try:
             rlhf_main(args)
         finally:
             trainer = SETTINGS.trainer
             if trainer is not None:
-                trainer.scheduler.close()
+                trainer.scheduler.journals.close()
         trainer.save_model(str(output_dir / "final"))
     counts = trainer.scheduler.counts["train"]
     log.info("trained %d steps; episodes: %s", trainer.state.global_step, dict(sorted(counts.items())))
@@ -138,9 +130,9 @@ def train(
 def register(
     *,
     credit: Credit = "episode",
-    rollout: SwiftRollout | Mapping[str, Any] | None = None,
+    rollout: RolloutOptions | Mapping[str, Any] | None = None,
     logprob_threshold: float | None = None,
-    codec: Mapping[str, Any] | None = None,
+    codec: ChatCodec | None = None,
 ) -> None:
     """Make scheduler, reward function, template and trainer known to swift: for a file of ``--external_plugins``.
 
@@ -153,9 +145,8 @@ def register(
     """
     if credit not in ("episode", "step"):
         raise ConfigError(f"credit must be 'episode' or 'step', got {credit!r}")
-    settings = Settings(credit, _options(rollout), logprob_threshold, codec or {})
-    for field in dataclasses.fields(Settings):
-        setattr(SETTINGS, field.name, getattr(settings, field.name))
+    SETTINGS.credit, SETTINGS.rollout = credit, TurnwiseOptions.of(rollout)
+    SETTINGS.logprob_threshold, SETTINGS.codec, SETTINGS.trainer = logprob_threshold, codec, None
     scheduler.register()
     template.register()
     TrainerFactory.TRAINER_MAPPING["grpo"] = TRAINER
@@ -171,15 +162,18 @@ def write_tasks(path: str | Path, env: Env, tasks: int | Sequence[int], *, seed:
         seed: where task seeds begin, where ``tasks`` is a number.
         split: ``"train"`` or ``"eval"``.
     """
-    spec = (env if isinstance(env, EnvSpec) else env_spec(env)).to_json()
-    lines = []
-    for task_seed in task_seeds(tasks, seed * SEEDS_PER_RUN):
-        said = [{"role": "user", "content": f"{split} task {task_seed}"}]  # the env makes the prompt
-        lines.append({"messages": said, COLUMN: json.dumps({"env": spec, "seed": task_seed, "split": split})})
+    spec = env if isinstance(env, EnvSpec) else env_spec(env)
+    rows = [task_row(spec, task_seed, split) for task_seed in task_seeds(tasks, seed * SEEDS_PER_RUN)]
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def task_row(spec: EnvSpec, seed: int, split: str = "train") -> dict[str, Any]:
+    """A row of a data set. Its message only tells groups apart; the env makes the prompt."""
+    said = [{"role": "user", "content": f"{split} task {seed}"}]
+    return {"messages": said, COLUMN: json.dumps({"env": spec_json(spec), "seed": seed, "split": split})}
 
 
 def arguments(given: Mapping[str, Any], model: str | Path, output_dir: Path, files: Sequence[Path]) -> dict[str, Any]:
@@ -188,12 +182,8 @@ def arguments(given: Mapping[str, Any], model: str | Path, output_dir: Path, fil
     Raises:
         ConfigError: unknown settings, or some that the adapter has to set.
     """
-    known = {field.name: field for field in dataclasses.fields(RLHFArguments)}
-    own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    check_names(given, RLHFArguments, train)
     for name, value in given.items():
-        if name not in known:
-            hint = did_you_mean(name, [*known, *own])
-            raise ConfigError(f"RLHFArguments has no field {name!r}, and train() no such argument.{hint}")
         if name in ("dataset", "val_dataset", "output_dir") or OWN.get(name, value) != value:
             raise ConfigError(f"{name!r} is set by the adapter: leave it out")
     ours: dict[str, Any] = {**OWN, "model": str(model), "output_dir": str(output_dir), "add_version": False}
@@ -201,22 +191,14 @@ def arguments(given: Mapping[str, Any], model: str | Path, output_dir: Path, fil
     if len(files) > 1:
         ours["val_dataset"] = [str(files[1])]
         ours |= {k: v for k, v in {"eval_strategy": "steps", "num_generations_eval": 1}.items() if k not in given}
-    if not torch.accelerator.is_available():
-        cpu = {"use_cpu": True, "torch_dtype": "float32", "bf16": False, "dataloader_pin_memory": False}
-        ours |= {name: value for name, value in cpu.items() if name not in given}
+    ours |= on_this_machine(given, torch_dtype="float32")
     if Path(model).is_dir() and "check_model" not in given:
         ours["check_model"] = False  # else swift asks a hub whether it has a newer version of the folder
     kind = _model_type(model)
     if kind is not None and "model_type" not in given:
         ours["model_type"] = kind
-    log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in ours.items()))
-    return {**given, **ours}
-
-
-def _options(value: SwiftRollout | RolloutOptions | Mapping[str, Any] | None) -> SwiftRollout:
-    if isinstance(value, RolloutOptions) and not isinstance(value, SwiftRollout):
-        value = dataclasses.asdict(value)
-    return SwiftRollout.of(value)  # type: ignore[return-value]
+    say(ours)
+    return {**numbers(given, RLHFArguments), **ours}
 
 
 def _model_type(model: str | Path) -> str | None:
@@ -226,26 +208,11 @@ def _model_type(model: str | Path) -> str | None:
     return kind if kind in MODEL_MAPPING else None
 
 
-def _tasks_needed(args: Any) -> int:
-    """Rows of a data set from which every group of ``max_steps`` steps plays a new task."""
-    training = args.training_args
-    if training.max_steps <= 0:
-        return DEFAULT_TASKS
-    forwards = training.steps_per_generation * training.num_iterations
-    batches = math.ceil(training.max_steps * training.gradient_accumulation_steps / forwards)
-    return batches * (training.generation_batch_size // training.num_generations)
-
-
 @contextmanager
-def _registered(settings: Settings) -> Iterator[None]:
-    """Leave the registry of trainers as it was, afterwards: other trainings of this process are not ours."""
+def _registered(**settings: Any) -> Iterator[None]:
+    """Leave swift's registry of trainers as it was: other trainings of this process are not ours."""
     before = TrainerFactory.TRAINER_MAPPING["grpo"]
-    register(
-        credit=settings.credit,
-        rollout=settings.rollout,
-        logprob_threshold=settings.logprob_threshold,
-        codec=settings.codec,
-    )
+    register(**settings)
     try:
         yield
     finally:

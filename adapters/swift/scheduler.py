@@ -15,21 +15,18 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from gymnasium.envs.registration import EnvSpec
 from swift.rewards import ORM, orms
 from swift.rollout import MultiTurnScheduler, multi_turns
 
-from adapters.common import EpisodeCounts, RolloutOptions
+from adapters.common import SETTLE_S, EpisodeCounts, Journals, TurnwiseOptions, checked_codec, spec_of
 from adapters.credit import Credit
 from adapters.swift.template import request_messages
 from aworld_gym.errors import ConfigError
 from aworld_gym.play import Item
 from aworld_gym.token_policy import TokenEpisode
 from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
-from aworld_gym.trajectory import Journal
 from aworld_gym.turnwise import TurnRequest, TurnwiseEpisode
 from aworld_gym.types import Episode, Outcome
 
@@ -37,8 +34,6 @@ log = logging.getLogger(__name__)
 
 SCHEDULER, REWARD, COLUMN = "aworld", "aworld_env_reward", "aworld"
 """``--multi_turn_scheduler``, ``--reward_funcs``, and the column of the data set."""
-SETTLE_S = 60.0
-"""What ending and closing an episode may take beyond its deadlines."""
 FAMILIES = {
     "hermes": "Qwen2.5, Qwen3, Hermes, SmolLM2 with a Hermes template",
     "qwen_xml": "Qwen3.5, Nemotron 3",
@@ -48,23 +43,15 @@ FAMILIES = {
 """Forms of tool calls, and model families that write them, whose episodes are trained on token-exactly."""
 
 
-@dataclass(frozen=True)
-class SwiftRollout(RolloutOptions):
-    """How episodes are played; ``straggler_s`` is not used: swift's turns go in step."""
-
-    deadline_s: float = 1800.0
-    """Seconds for one attempt at an episode, sampling included; it then ends as ``timeout``."""
-
-
 @dataclass
 class Settings:
     """What the adapter needs and swift's arguments have no place for."""
 
     credit: Credit = "episode"
-    rollout: SwiftRollout = field(default_factory=SwiftRollout)
+    rollout: TurnwiseOptions = field(default_factory=TurnwiseOptions)
     logprob_threshold: float | None = None
-    codec: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ChatCodec, such as ``template_kwargs``."""
+    codec: ChatCodec | None = None
+    """By default made for the model's tokenizer."""
     trainer: Any = None
     """The trainer that was made last."""
 
@@ -99,21 +86,13 @@ class EnvScheduler(MultiTurnScheduler):
         """By request: the episode it is to be."""
         self.counts = {"train": EpisodeCounts(), "eval": EpisodeCounts()}
         self._playing: dict[str, _Play] = {}
-        self._journals: dict[str, Journal] = {}
 
     def attach(
-        self,
-        codec: ChatCodec,
-        options: SwiftRollout,
-        *,
-        max_tokens: int,
-        max_context: int | None = None,
-        output_dir: Path | None = None,
-        rank: int = 0,
+        self, codec: ChatCodec, options: TurnwiseOptions, max_tokens: int, max_context: int | None, journals: Journals
     ) -> None:
-        """What every episode is played with. ``output_dir`` gets ``episodes.jsonl`` and ``eval_episodes.jsonl``."""
+        """What every episode is played with."""
         self.codec, self.options, self.max_tokens, self.max_context = codec, options, max_tokens, max_context
-        self.version, self._output_dir, self._rank = "0", output_dir, rank
+        self.version, self.rank, self.journals = "0", 0, journals
 
     @property
     def limit(self) -> int:
@@ -130,7 +109,7 @@ class EnvScheduler(MultiTurnScheduler):
                 "place of swift's GRPOTrainer (rlhf_type grpo)"
             )
         for request in requests:
-            item, row = self.items.pop(request.uuid), _row(request.data_dict)
+            item, row = self.items.pop(request.uuid), row_of(request.data_dict)
             self._playing[request.uuid] = _Play(item, self._episode(row, item))
         await asyncio.gather(*(self._ask(request, self._playing[request.uuid]) for request in requests))
 
@@ -165,18 +144,12 @@ class EnvScheduler(MultiTurnScheduler):
         self.items.clear()
         await asyncio.gather(*(self._close(play) for play in left))
 
-    def close(self) -> None:
-        """Close the journals."""
-        for journal in self._journals.values():
-            journal.close()
-        self._journals.clear()
-
     # ------------------------------------------------------------------------------------------------------------------
 
     def _episode(self, row: Mapping[str, Any], item: Item) -> TurnwiseEpisode:
         assert self.codec is not None  # checked before
         return TurnwiseEpisode(
-            _spec(row["env"]),
+            spec_of(row["env"]),
             self.codec,
             item,
             max_tokens=self.max_tokens,
@@ -184,7 +157,7 @@ class EnvScheduler(MultiTurnScheduler):
             max_context=self.max_context,
             retries=self.options.retries,
             deadline_s=self.options.deadline_s,
-            journal=self._journal(row.get("split", "train")),
+            journal=self.journals.get(row.get("split", "train"), self.rank),
             model_version=self.version,
         )
 
@@ -203,15 +176,6 @@ class EnvScheduler(MultiTurnScheduler):
             await asyncio.wait_for(play.episode.aclose(), SETTLE_S)
         except TimeoutError:
             log.error("an episode (seed %s) could not be closed within %s s", play.item.seed, SETTLE_S)
-
-    def _journal(self, split: str) -> Journal | None:
-        if self._output_dir is None:
-            return None
-        if split not in self._journals:
-            rank = f".rank{self._rank}" if self._rank else ""
-            name = "eval_episodes" if split == "eval" else "episodes"
-            self._journals[split] = Journal(self._output_dir / f"{name}{rank}.jsonl")
-        return self._journals[split]
 
 
 class EnvReward(ORM):
@@ -239,25 +203,23 @@ def register() -> None:
     orms[REWARD] = EnvReward
 
 
-def make_codec(tokenizer: Any, stop_ids: Sequence[int] = (), **settings: Any) -> ChatCodec:
-    """The codec for a tokenizer, checked.
+def make_codec(tokenizer: Any, ends: Any = None, given: ChatCodec | None = None) -> ChatCodec:
+    """The codec for a tokenizer, or the one given, checked.
 
     Args:
         tokenizer: the model's.
-        stop_ids: ids that the model itself declares as ends; they are ends too.
-        **settings: ChatCodec's.
+        ends: ids that the model itself declares as ends; they are ends too.
+        given: the codec to use instead of one made here.
 
     Raises:
-        ConfigError: the chat template cannot be used token-exactly, or its pad token is one of its ends.
+        ConfigError: the chat template cannot be used token-exactly, or the pad token is the end of a turn.
     """
     try:
-        codec = ChatCodec(tokenizer, **settings)
-        if "stop_ids" not in settings and not set(stop_ids) <= codec.stop_ids:
-            codec = ChatCodec(tokenizer, stop_ids=codec.stop_ids | set(stop_ids), **settings)
+        codec = given or checked_codec(tokenizer, ends)
         codec.self_check()
     except UnsupportedTemplateError as error:
         known = "; ".join(f"{names} (form {form!r})" for form, names in FAMILIES.items())
-        raise UnsupportedTemplateError(f"{error}. Supported families: {known}") from error
+        raise UnsupportedTemplateError(f"{error}. Families whose templates work: {known}") from error
     if tokenizer.pad_token_id is None or tokenizer.pad_token_id == tokenizer.eos_token_id:
         raise ConfigError(
             f"the tokenizer's pad token is its end of turn ({tokenizer.eos_token!r}): engines of swift drop such an "
@@ -267,7 +229,8 @@ def make_codec(tokenizer: Any, stop_ids: Sequence[int] = (), **settings: Any) ->
     return codec
 
 
-def _row(data: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row of the data set, of these columns, says of its episode."""
     found = data.get(COLUMN)
     if not isinstance(found, str):
         raise ConfigError(
@@ -276,15 +239,6 @@ def _row(data: Mapping[str, Any]) -> dict[str, Any]:
         )
     row: dict[str, Any] = json.loads(found)
     return row
-
-
-_specs: dict[str, EnvSpec] = {}
-
-
-def _spec(text: str) -> EnvSpec:
-    if text not in _specs:
-        _specs[text] = EnvSpec.from_json(text)
-    return _specs[text]
 
 
 def _lost(play: _Play) -> TokenEpisode:

@@ -33,22 +33,20 @@ from swift.infer_engine.protocol import (
 from swift.rl_core.advantage import compute_advantages_dynamic
 from swift.rlhf_trainers import GRPOTrainer
 from swift.rollout import invoke_async_hook
-from transformers import TrainerCallback
 
-from adapters.common import LogprobAlarm, MetricsFile, episode_metrics
+from adapters.common import Journals, LogprobAlarm, TrainedRow, episode_metrics, number_items
 from adapters.credit import Scale, turn_advantages
+from adapters.hf import MetricsCallback, context, threshold
 from adapters.swift import _private
-from adapters.swift.scheduler import COLUMN, REWARD, SCHEDULER, SETTINGS, EnvReward, EnvScheduler, make_codec
+from adapters.swift.scheduler import REWARD, SCHEDULER, SETTINGS, EnvReward, EnvScheduler, make_codec, row_of
 from adapters.swift.template import TEMPLATE, IdTemplate
+from adapters.versions import require_names
 from aworld_gym.errors import ConfigError
-from aworld_gym.play import Item
+from aworld_gym.generation import Sampled
 from aworld_gym.token_policy import TokenEpisode
 from aworld_gym.types import Outcome
 
-THRESHOLD_FP32, THRESHOLD_LOW_PRECISION = 1e-3, 5e-2
-"""Mean differences (nats) that rounding explains: fp32 gives about 1e-6, bf16 or another engine about 1e-2."""
-
-_private.check_trainer(GRPOTrainer)
+require_names(GRPOTrainer, _private.OVERRIDDEN, "ms-swift", _private.TESTED)
 
 
 class EnvGRPOTrainer(GRPOTrainer):
@@ -58,19 +56,15 @@ class EnvGRPOTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         self.credit = SETTINGS.credit
         self._refuse_what_cannot_work()
-        self.alarm = LogprobAlarm(SETTINGS.logprob_threshold or self._threshold())
-        self.codec = make_codec(self.template.tokenizer, self._declared_ends(), **dict(SETTINGS.codec))
+        model, args, output_dir = self.accelerator.unwrap_model(self.model), self.args, Path(self.args.output_dir)
+        self.alarm = LogprobAlarm(SETTINGS.logprob_threshold or threshold(model, args))
+        ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+        self.codec = make_codec(self.template.tokenizer, ends, SETTINGS.codec)
         self.template.template_meta.stop_words = [[i] for i in sorted(self.codec.stop_ids)]  # for vLLM
-        bounds = (self.template.max_length, self._held(), self.args.vllm_max_model_len if self.args.use_vllm else None)
-        output_dir, rank = Path(self.args.output_dir), self.accelerator.process_index
-        self.scheduler.attach(
-            self.codec,
-            SETTINGS.rollout,
-            max_tokens=self.max_completion_length,
-            max_context=min((bound for bound in bounds if bound), default=None),
-            output_dir=output_dir,
-            rank=rank,
-        )
+        held = context(model, self.template.max_length, args.vllm_max_model_len if args.use_vllm else None)
+        journals = Journals.into(output_dir)
+        self.scheduler.attach(self.codec, SETTINGS.rollout, self.max_completion_length, held, journals)
+        self.scheduler.rank = self.accelerator.process_index
         self.add_callback(_Records(output_dir / "metrics.jsonl"))
         self._generate_s = 0.0
         SETTINGS.trainer = self
@@ -86,11 +80,9 @@ class EnvGRPOTrainer(GRPOTrainer):
         began, self._generate_s, done = time.perf_counter(), 0.0, []
         size, mode = self._group_size, self._mode  # now: sampling puts the model into eval mode
         first, step = self.accelerator.process_index * len(samples), self.state.global_step
+        items = number_items([row_of(sample.extra)["seed"] for sample in samples], size, first=first, step=step)
+        self.scheduler.items = {sample.request_id: item for sample, item in zip(samples, items, strict=True)}
         self.scheduler.version = str(step)
-        for k, sample in enumerate(samples):
-            group, place = divmod(first + k, size)
-            seed = int(json.loads(sample.extra[COLUMN])["seed"])
-            self.scheduler.items[sample.request_id] = Item(0, seed, place, f"{step}/{seed}/{group}")
         try:
             for start in range(0, len(samples), SETTINGS.rollout.concurrency):
                 some = samples[start : start + SETTINGS.rollout.concurrency]
@@ -114,10 +106,13 @@ class EnvGRPOTrainer(GRPOTrainer):
             found = super()._engine_infer(asked, request_config, use_tqdm=use_tqdm)
         elif asked:
             prompts = [request.messages[-1]["content"] for request in asked]
-            found = [_output(*row) for row in _private.sample(self, prompts, request_config, self.codec.stop_ids)]
+            found = [_output(*row) for row in self._sample(prompts, request_config)]
         by_request = {request.uuid: output for request, output in zip(asked, found, strict=True)}
         self._generate_s += time.perf_counter() - began
         return [by_request.get(request.uuid) or _output([], None) for request in infer_requests]
+
+    def _sample(self, prompts: list[list[int]], config: Any) -> list[Sampled]:
+        return _private.sample(self, prompts, config, self.codec.stop_ids)
 
     def _postprocess_rollout_outputs(self, samples: Any, outputs: Any) -> Any:
         done = super()._postprocess_rollout_outputs(samples, outputs)
@@ -192,7 +187,7 @@ class EnvGRPOTrainer(GRPOTrainer):
         for chunk, encoded in zip(self.split_by_mini_batches(samples), batches, strict=True):
             batch = encoded["grpo_batch"]
             for k, sample in enumerate(chunk):
-                if not sample.rollout_logprobs:
+                if not sample.rollout_logprobs or not sample.rollout_logprobs[0]:
                     continue
                 scored = batch.old_per_token_logps[k][batch.completion_mask[k]].float()
                 gaps = (scored - torch.tensor(sample.rollout_logprobs[0], device=scored.device)).abs()
@@ -266,20 +261,6 @@ class EnvGRPOTrainer(GRPOTrainer):
         if wrong is not None:
             raise ConfigError(wrong)
 
-    def _declared_ends(self) -> list[int]:
-        config = getattr(self.accelerator.unwrap_model(self.model), "generation_config", None)
-        ends = getattr(config, "eos_token_id", None)
-        return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-
-    def _held(self) -> int | None:
-        config = self.accelerator.unwrap_model(self.model).config.get_text_config()
-        return getattr(config, "max_position_embeddings", None)
-
-    def _threshold(self) -> float:
-        dtypes = {p.dtype for p in self.model.parameters()}
-        low = self.args.bf16 or self.args.fp16 or self.args.use_vllm or dtypes != {torch.float32}
-        return THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
-
 
 def fill(sample: Any, *, filler: int) -> None:
     """Give swift's sample the ids and mask of its episode, which stands in its ``rollout_infos``.
@@ -288,41 +269,28 @@ def fill(sample: Any, *, filler: int) -> None:
     stands there, with mask 0.
     """
     played = _played(sample)
-    trajectory = played.trajectory
-    if trajectory is not None and played.episode.valid and trajectory.response_ids:
-        prompt, ids, mask = list(trajectory.prompt_ids), list(trajectory.response_ids), list(trajectory.mask)
-        known = trajectory.logprobs
-        logprobs = [] if known is None else [[p for p, bit in zip(known, mask, strict=True) if bit]]
-    else:
-        prompt, ids, mask, logprobs = [filler], [filler], [0], []
-    sample.messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": ids}]
-    sample.response_token_ids, sample.response_loss_mask, sample.rollout_logprobs = [ids], [mask], logprobs
+    row = TrainedRow.of(played, filler=filler)
+    ids, mask = list(row.response_ids), list(row.mask)
+    sample.messages = [{"role": "user", "content": list(row.prompt_ids)}, {"role": "assistant", "content": ids}]
+    sample.response_token_ids, sample.response_loss_mask, sample.rollout_logprobs = [ids], [mask], []
+    if row.logprobs is not None:
+        sample.rollout_logprobs = [[p for p, bit in zip(row.logprobs, mask, strict=True) if bit]]
     sample.finish_reason = "length" if played.episode.outcome is Outcome.MAX_TOKENS else "stop"
     sample.rollout_infos["num_turns"] = len(played.episode.steps)
 
 
-class _Records(TrainerCallback):
-    """Writes what the trainer logs to ``metrics.jsonl``, one line a time.
+class _Records(MetricsCallback):
+    """Metrics, and one correction: swift's ``args.json``, which goes into each checkpoint, names no template.
 
-    And takes the template's name out of swift's ``args.json``, which goes into each checkpoint: who serves one with
-    swift means the model's own template.
+    Who serves a checkpoint with swift means the model's own template, not the one of ids.
     """
 
-    def __init__(self, path: Path):
-        self._path = path
-        self._file: MetricsFile | None = None
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.is_world_process_zero:
-            self._file = MetricsFile(self._path, resume_step=state.global_step or None)
-            saved = self._path.with_name("args.json")
-            if saved.is_file():
-                data = json.loads(saved.read_text(encoding="utf-8")) | {"template": None}
-                saved.write_text(json.dumps(data, indent=2, ensure_ascii=False), encoding="utf-8")
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._file is not None and state.log_history:
-            self._file.append(state.log_history[-1])
+        super().on_train_begin(args, state, control, **kwargs)
+        saved = Path(args.output_dir) / "args.json"
+        if state.is_world_process_zero and saved.is_file():
+            data = json.loads(saved.read_text(encoding="utf-8")) | {"template": None}
+            saved.write_text(json.dumps(data, indent=2, ensure_ascii=False), encoding="utf-8")
 
 
 def _played(sample: Any) -> TokenEpisode:
