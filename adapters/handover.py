@@ -82,7 +82,7 @@ def number_items(seeds: Sequence[int], group_size: int, *, first: int = 0, step:
 
 
 def checked_codec(tokenizer: Any, ends: int | Iterable[int] | None = None, **settings: Any) -> ChatCodec:
-    """A codec for a tokenizer, checked.
+    """A codec for a tokenizer, checked (:meth:`~aworld_gym.tokens.ChatCodec.self_check`).
 
     Args:
         tokenizer: the model's.

@@ -22,10 +22,11 @@ from adapters.common import RolloutOptions, TrainResult
 
 if TYPE_CHECKING:
     from adapters.trl.rollouts import TrlSpec
+    from adapters.trl.rows import rollout_rows
     from adapters.trl.run import spec, train
     from adapters.trl.trainer import EnvGRPOTrainer
 
-__all__ = ["EnvGRPOTrainer", "RolloutOptions", "TrainResult", "TrlSpec", "spec", "train"]
+__all__ = ["EnvGRPOTrainer", "RolloutOptions", "TrainResult", "TrlSpec", "rollout_rows", "spec", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,6 +35,6 @@ def __getattr__(name: str) -> Any:
     from adapters.trl import _private
 
     _private.require_trl()
-    from adapters.trl import rollouts, run, trainer
+    from adapters.trl import rollouts, rows, run, trainer
 
-    return getattr({"EnvGRPOTrainer": trainer, "TrlSpec": rollouts}.get(name, run), name)
+    return getattr({"EnvGRPOTrainer": trainer, "TrlSpec": rollouts, "rollout_rows": rows}.get(name, run), name)

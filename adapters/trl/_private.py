@@ -7,17 +7,15 @@ name with an underscore, but for the one method that :mod:`adapters.trl.trainer`
 
 from __future__ import annotations
 
-import importlib.metadata
-import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from aworld_gym.errors import ConfigError, MissingDependencyError
+from adapters import versions
+from adapters.hf import SampledLogprobs
+from aworld_gym.errors import MissingDependencyError
 from aworld_gym.generation import Sampled
-
-log = logging.getLogger(__name__)
 
 TESTED = ("1.16.0",)
 """Versions of TRL that the tests of this package pass with."""
@@ -34,21 +32,12 @@ def require_trl() -> str:
         ConfigError: it lacks what this adapter needs.
     """
     try:
-        import trl
-
-        found = importlib.metadata.version("trl")
-        trainer = trl.GRPOTrainer
+        from trl import GRPOTrainer
     except ImportError as error:
-        raise MissingDependencyError(
-            f"the TRL adapter needs trl {TESTED[-1]}: pip install 'aworld-gym[trl]' ({error})"
-        ) from error
-    missing = [name for name in PRIVATE if not hasattr(trainer, name)]
-    if missing:
-        raise ConfigError(
-            f"trl {found} lacks GRPOTrainer.{missing[0]}; this adapter is tested with {', '.join(TESTED)}"
-        )
-    if found not in TESTED:
-        log.warning("trl %s is not among the versions this adapter is tested with (%s)", found, ", ".join(TESTED))
+        versions.require("trl", "trl", TESTED, error)  # which says what to install
+        raise MissingDependencyError(f"the installed trl does not import: {error}") from error
+    found = versions.require("trl", "trl", TESTED)
+    versions.require_names(GRPOTrainer, PRIVATE, "trl", TESTED)
     return found
 
 
@@ -77,7 +66,7 @@ class TrainerSampler:
 
     def __init__(self, trainer: Any):
         self._trainer = trainer
-        self._filler = [_tokenizer(trainer).eos_token_id]
+        self._filler = [tokenizer(trainer).eos_token_id]
         self.distributed = trainer.accelerator.num_processes > 1
 
     def __call__(self, prompts: list[list[int]], limits: list[int]) -> list[Sampled]:
@@ -90,7 +79,9 @@ class TrainerSampler:
             limit = max(limit for _, limit in rounds)
             rows = max(count for count, _ in rounds) if trainer.use_vllm else max(count, 1)
             prompts = prompts + [self._filler] * (rows - count)
-        with _max_new_tokens(trainer, limit), _Watch(trainer) as watch:
+        plain = not (trainer.use_vllm or trainer.use_transformers_continuous_batching)
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        with _max_new_tokens(trainer, limit), SampledLogprobs(model, trainer.temperature, plain) as watch:
             ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
         if logprobs is None:
             logprobs = watch.logprobs(ids)
@@ -143,7 +134,8 @@ def log_metric(trainer: Any, name: str, value: float) -> None:
     trainer._metrics["train" if trainer.model.training else "eval"][name].append(value)
 
 
-def _tokenizer(trainer: Any) -> Any:
+def tokenizer(trainer: Any) -> Any:
+    """The trainer's tokenizer, of its processor where it has one."""
     return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
 
 
@@ -167,54 +159,3 @@ def _max_new_tokens(trainer: Any, limit: int) -> Iterator[None]:
         yield
     finally:
         setattr(holder, name, before)
-
-
-class _Watch:
-    """Reads the log-probabilities of sampled ids off a transformers model while it generates.
-
-    ``generate`` feeds each sampled id back in the next forward pass, so at that pass the logits of the one before
-    are known to have given it: one step of logits is held, never the sequence's. What is read is the policy's own
-    distribution at the trainer's temperature, before top-k, top-p or penalties: the one that the loss scores.
-    """
-
-    def __init__(self, trainer: Any):
-        self._on = not (trainer.use_vllm or trainer.use_transformers_continuous_batching)
-        self._temperature = trainer.temperature
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._logits: Any = None
-        self._steps: list[Any] = []
-        self._hook: Any = None
-
-    def __enter__(self) -> _Watch:
-        if self._on:
-            self._hook = self._model.register_forward_hook(self._saw, with_kwargs=True)
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._hook is not None:
-            self._hook.remove()
-
-    def _saw(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        if ids is not None and ids.size(1) == 1 and self._logits is not None:
-            self._steps.append(self._of(ids[:, -1]))
-        self._logits = output.logits[:, -1]
-
-    def _of(self, ids: Any) -> Any:
-        """The log-probability (B,) of each row's id under the logits held."""
-        logits = self._logits.float() / self._temperature
-        return logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
-
-    def logprobs(self, ids: Sequence[Sequence[int]]) -> list[list[float]] | None:
-        """Aligned with the sampled ids; None where generation did not go one id at a time."""
-        if not self._on or self._logits is None:
-            return None
-        import torch
-
-        longest = max(map(len, ids))
-        if len(self._steps) != longest - 1 or self._logits.size(0) != len(ids):
-            return None
-        last = torch.tensor([row[-1] for row in ids], device=self._logits.device)
-        table = torch.stack([*self._steps, self._of(last)], dim=1).tolist()
-        return [table[k][: len(row)] for k, row in enumerate(ids)]

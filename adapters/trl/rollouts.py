@@ -8,9 +8,7 @@ episode that is not a measurement it returns None, which TRL keeps out of the gr
 
 from __future__ import annotations
 
-import logging
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,17 +16,22 @@ from typing import Any
 
 from gymnasium.envs.registration import EnvSpec
 
-from adapters.common import EpisodeCounts, RolloutOptions, episode_metrics
+from adapters.common import (
+    EpisodeCounts,
+    Journals,
+    RolloutOptions,
+    TrainedRow,
+    checked_codec,
+    episode_metrics,
+    number_items,
+)
+from adapters.hf import context
 from adapters.trl import _private
 from aworld_gym.errors import ConfigError
 from aworld_gym.generation import PoolStats
-from aworld_gym.play import Item
 from aworld_gym.token_policy import TokenEpisode, token_rollout
 from aworld_gym.tokens import ChatCodec
-from aworld_gym.trajectory import Journal
 from aworld_gym.types import Outcome
-
-log = logging.getLogger(__name__)
 
 
 def dataset(env: str, seeds: Sequence[int]) -> Any:
@@ -63,8 +66,7 @@ class EnvRollouts:
     ):
         self.envs, self.options = dict(envs), options or RolloutOptions()
         self.counts = {name: EpisodeCounts() for name in self.envs}
-        self._paths = dict(journals or {})
-        self._journals: dict[str, Journal] = {}
+        self._journals = Journals(dict(journals or {}))
         self._given_codec = codec
         self._prepared: tuple[Any, ChatCodec, _private.TrainerSampler] | None = None
 
@@ -93,18 +95,20 @@ class EnvRollouts:
         if len(names) != 1 or not names <= set(self.envs):
             raise ConfigError(f"expected the rows of one env of {sorted(self.envs)} in a batch, got {sorted(names)}")
         (name,), step, stats = names, trainer.state.global_step, PoolStats()
+        size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+        seeds, rank = [int(row[-1]["task_seed"]) for row in prompts], trainer.accelerator.process_index
         played = token_rollout(
             self.envs[name],
             codec,
             sampler,
-            self._items(prompts, trainer),
+            number_items(seeds, size or 1, first=rank * len(seeds), step=step),
             max_tokens=trainer.max_completion_length,
             max_turn_tokens=self.options.max_turn_tokens,
-            max_context=_context(trainer),
+            max_context=context(trainer.model, trainer.args.vllm_max_model_length if trainer.use_vllm else None),
             concurrency=self.options.concurrency,
             retries=self.options.retries,
             straggler_s=self.options.straggler_s,
-            journal=self._journal(name, trainer),
+            journal=self._journals.get(name, rank),
             rendezvous=sampler.rendezvous if sampler.distributed else None,
             model_version=str(step),
             stats=stats,
@@ -117,29 +121,7 @@ class EnvRollouts:
 
     def close(self) -> None:
         """Close the journals."""
-        for journal in self._journals.values():
-            journal.close()
-        self._journals.clear()
-
-    def _items(self, prompts: Sequence[Sequence[Mapping[str, Any]]], trainer: Any) -> list[Item]:
-        size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-        first = trainer.accelerator.process_index * len(prompts)
-        groups: dict[int, list[int]] = defaultdict(list)  # seed -> its groups in this batch, usually one
-        items = []
-        for index, prompt in enumerate(prompts):
-            seed, (group, sample) = int(prompt[-1]["task_seed"]), divmod(first + index, size)
-            if group not in groups[seed]:
-                groups[seed].append(group)
-            again = groups[seed].index(group)
-            group_id = f"{trainer.state.global_step}/{seed}" + (f"/{again}" if again else "")
-            items.append(Item(index, seed, sample + size * again, group_id))
-        return items
-
-    def _journal(self, name: str, trainer: Any) -> Journal | None:
-        if name not in self._journals and name in self._paths:
-            path, rank = self._paths[name], trainer.accelerator.process_index
-            self._journals[name] = Journal(path if rank == 0 else path.with_suffix(f".rank{rank}{path.suffix}"))
-        return self._journals.get(name)
+        self._journals.close()
 
 
 def env_reward(
@@ -158,53 +140,34 @@ def env_reward(
     return [reward if valid else None for reward, valid in zip(env_reward, env_valid, strict=True)]
 
 
-def _context(trainer: Any) -> int | None:
-    """How many ids the model, and the engine that samples, can hold."""
-    model = getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
-    engine = trainer.args.vllm_max_model_length if trainer.use_vllm else None
-    return min((bound for bound in (model, engine) if bound), default=None)
-
-
 def _codec_for(trainer: Any) -> ChatCodec:
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    kwargs = trainer.chat_template_kwargs or None
-    codec = ChatCodec(tokenizer, template_kwargs=kwargs)
-    # Ids that the model itself declares as ends are ends too.
-    stop_ids = codec.stop_ids | set(_private.trainer_stop_ids(trainer))
-    return codec if stop_ids == codec.stop_ids else ChatCodec(tokenizer, template_kwargs=kwargs, stop_ids=stop_ids)
+    settings = {"template_kwargs": trainer.chat_template_kwargs or None}
+    return checked_codec(_private.tokenizer(trainer), _private.trainer_stop_ids(trainer), **settings)
 
 
 def _columns(played: Sequence[TokenEpisode], stats: PoolStats, *, filler: int, mask_truncated: bool) -> dict[str, Any]:
-    out: dict[str, list[Any]] = defaultdict(list)
-    sampled = [p.trajectory for p in played if p.trajectory is not None and p.trajectory.response_ids]
-    with_logprobs = not sampled or any(trajectory.logprobs is not None for trajectory in sampled)
-    for one in played:
-        trajectory, valid = one.trajectory, one.episode.valid
-        if trajectory is not None and valid and trajectory.response_ids:
-            ids, mask = list(trajectory.response_ids), list(trajectory.mask)
-            # Where the engine could not say, NaN: TRL then corrects nothing.
-            logprobs = list(trajectory.logprobs or [math.nan if bit else 0.0 for bit in mask])
-            spans, rewards = [list(turn) for turn in trajectory.turns], list(trajectory.turn_rewards)
-            if mask_truncated and one.episode.outcome is Outcome.MAX_TOKENS:
-                mask = [0] * len(mask)  # TRL's own test looks at the last id only, which a full turn may end with
-        else:
-            ids, mask, logprobs, spans, rewards = [filler], [0], [0.0], [], []
-        out["prompt_ids"].append([filler] if trajectory is None else list(trajectory.prompt_ids))
-        out["completion_ids"].append(ids)
-        out["env_mask"].append(mask)
-        out["logprobs"].append(logprobs)
-        out["env_reward"].append(one.episode.total_reward)
-        out["env_valid"].append(valid)
-        out["turn_spans"].append(spans)
-        out["turn_rewards"].append(rewards)
-        out["env_metrics"].append(episode_metrics(one))
-    out["env_metrics"][0] |= {
-        "env/late": float(stats.late),
-        "time/generate_s": stats.generate_s,
-        "time/env_s": stats.wait_s,
+    rows = [TrainedRow.of(one, filler=filler) for one in played]
+    out: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
+    for one, row in zip(played, rows, strict=True):
+        # TRL's own test of mask_truncated_completions looks at the last id only, which a full turn may end with.
+        cut = mask_truncated and one.episode.outcome is Outcome.MAX_TOKENS
+        out["prompt_ids"].append(list(row.prompt_ids))
+        out["completion_ids"].append(list(row.response_ids))
+        out["env_mask"].append([0] * len(row.mask) if cut else list(row.mask))
+        # Where the engine could not say, NaN: TRL then corrects nothing.
+        out["logprobs"].append(list(row.logprobs or [math.nan if bit else 0.0 for bit in row.mask]))
+    trained = [row for row in rows if row.turns]
+    if trained and all(row.logprobs is None for row in trained):
+        out["logprobs"] = None
+    metrics = [episode_metrics(one) for one in played]
+    metrics[0] |= {"env/late": float(stats.late), "time/generate_s": stats.generate_s, "time/env_s": stats.wait_s}
+    return out | {
+        "env_reward": [one.episode.total_reward for one in played],
+        "env_valid": [row.valid for row in rows],
+        "turn_spans": [[list(turn) for turn in row.turns] for row in rows],
+        "turn_rewards": [list(row.turn_rewards) for row in rows],
+        "env_metrics": metrics,
     }
-    columns: dict[str, Any] = dict(out)
-    return columns if with_logprobs else columns | {"logprobs": None}
 
 
 @dataclass(frozen=True)

@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import inspect
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import torch
-from gymnasium.envs.registration import EnvSpec
 from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 from trl import GRPOConfig
 
 from adapters.common import (
+    DEFAULT_TASKS,
     EVAL_SEEDS,
     MODELS,
     SEEDS_PER_RUN,
-    MetricsFile,
+    Env,
     RolloutOptions,
     TrainResult,
     check_model_folder,
     env_spec,
     read_config,
     refuse_mixing,
+    say,
+    say_what_is_trained,
+    take_rollout,
     task_seeds,
 )
 from adapters.credit import Credit
+from adapters.hf import MetricsCallback, on_this_machine, tasks_needed
+from adapters.settings import check_names, numbers
 from adapters.trl import _private
 from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
 from adapters.trl.trainer import EnvGRPOTrainer
-from aworld_gym.errors import ConfigError, did_you_mean
+from aworld_gym.errors import ConfigError
 from aworld_gym.tokens import ChatCodec
 
 log = logging.getLogger(__name__)
-
-Env = str | EnvSpec | gym.Env
-
-DEFAULT_TASKS = 1000
-"""Tasks in an epoch, where neither ``tasks`` nor ``max_steps`` says."""
 
 
 @_private.without_renaming_notices()
@@ -132,16 +127,10 @@ def train(
         why = str(error).strip().split("\n")[0].rstrip(".")
         raise ConfigError(f"the model {str(model)!r} cannot be loaded: {why}. {MODELS}") from error
     rollouts.prepare(trainer)
-    log.info(
-        "training on %s: %d tasks an epoch, %d episodes a group, at most %d tokens an episode after its prompt; "
-        "the reward of %s",
-        specs["train"].id,
-        len(seeds),
-        args.num_generations,
-        args.max_completion_length,
-        "an episode is the sum of its steps' rewards" if credit == "episode" else "each turn is its own and the later",
+    say_what_is_trained(
+        specs["train"].id, len(seeds), args.num_generations or 1, args.max_completion_length or 0, credit
     )
-    trainer.add_callback(_Metrics(output_dir / "metrics.jsonl"))
+    trainer.add_callback(MetricsCallback(output_dir / "metrics.jsonl"))
     checkpoint = resume_from_checkpoint
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if isinstance(checkpoint, Path) else checkpoint)
@@ -204,71 +193,30 @@ def arguments(
         ConfigError: unknown or contradictory settings.
     """
     overrides = dict(overrides or {})
-    known = {f.name: f for f in dataclasses.fields(GRPOConfig)}
-    _check_names(overrides, known)
+    check_names(overrides, GRPOConfig, train)
     if isinstance(config, GRPOConfig):
         if overrides:
             raise ConfigError(f"set {sorted(overrides)} in the GRPOConfig itself, or give a mapping instead of it")
-        args, given = copy.copy(config), {}
-        if evaluates and args.eval_strategy == IntervalStrategy.NO:
-            args.eval_strategy, args.do_eval, args.eval_steps = IntervalStrategy.STEPS, True, _eval_steps(vars(args))
-            args.num_generations_eval = args.num_generations_eval or 1
-            _say({"eval_strategy": "steps", "eval_steps": args.eval_steps})
+        args = copy.copy(config)
+        ours = _for_evaluation(vars(args)) if evaluates and args.eval_strategy == "no" else {}
         if args.output_dir is None or Path(args.output_dir) != output_dir:
-            args.output_dir = str(output_dir)
-            _say({"output_dir": args.output_dir})
+            ours["output_dir"] = str(output_dir)
+        for name, value in ours.items():
+            setattr(args, name, IntervalStrategy(value) if name == "eval_strategy" else value)
+        args.do_eval = args.do_eval or evaluates
+        if ours:
+            say(ours)
         return args, RolloutOptions.of(rollout)
     given = {**read_config(config), **overrides}
-    section = given.pop("rollout", None)
-    if section is not None and rollout is not None:
-        raise ConfigError("rollout options are given twice: in the config and as an argument")
-    _check_names(given, known)
-    # YAML reads 1e-6 (without a dot) as text.
-    given = {name: _number(value, known[name]) for name, value in given.items()}
-    given.pop("output_dir", None)
-    ours: dict[str, Any] = {"output_dir": str(output_dir)}
-    if evaluates:
-        if given.get("eval_strategy", "no") == "no":
-            ours |= {"eval_strategy": "steps", "eval_steps": _eval_steps(given)}
-        if given.get("num_generations_eval") is None:
-            ours["num_generations_eval"] = 1
-    if not torch.accelerator.is_available():
-        ours |= {
-            name: value
-            for name, value in (("use_cpu", True), ("bf16", False), ("dataloader_pin_memory", False))
-            if name not in given
-        }
-    _say(ours)
-    options = RolloutOptions.of(section if rollout is None else rollout)
+    options = RolloutOptions.of(take_rollout(given, rollout))
+    check_names(given, GRPOConfig, train)
+    given = numbers(given, GRPOConfig)
+    ours = {"output_dir": str(output_dir), **(_for_evaluation(given) if evaluates else {}), **on_this_machine(given)}
+    say(ours)
     try:
         return GRPOConfig(**{**given, **ours}), options
     except (TypeError, ValueError) as error:
         raise ConfigError(f"GRPOConfig refuses these settings: {error}") from error
-
-
-def tasks_needed(args: GRPOConfig) -> int:
-    """Rows of a dataset from which every group of ``max_steps`` steps plays a new task."""
-    if args.max_steps <= 0:
-        return DEFAULT_TASKS
-    forwards_per_batch = (args.steps_per_generation or 1) * args.num_iterations
-    batches = math.ceil(args.max_steps * args.gradient_accumulation_steps / forwards_per_batch)
-    return batches * ((args.generation_batch_size or 1) // (args.num_generations or 1))
-
-
-class _Metrics(TrainerCallback):
-    """Writes what the trainer logs to ``metrics.jsonl``, one line a time."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._file: MetricsFile | None = None
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.is_world_process_zero:
-            self._file = MetricsFile(self._path, resume_step=state.global_step or None)
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._file is not None and state.log_history:
-            self._file.append(state.log_history[-1])  # `logs` itself is emptied in part by other callbacks
 
 
 def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int]) -> TrlSpec:
@@ -280,33 +228,11 @@ def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int
     )
 
 
-def _check_names(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
-    for name in given:
-        if name not in known and name in own:
-            raise ConfigError(
-                f"{name!r} is an argument of train(), not a field of GRPOConfig: pass it to train() "
-                f"(on the command line: --set {name}=...)"
-            )
-        if name not in known:
-            hint = did_you_mean(name, [*known, *own])
-            raise ConfigError(f"GRPOConfig has no field {name!r}, and train() no such argument.{hint}")
-
-
-def _number(value: Any, field: dataclasses.Field[Any]) -> Any:
-    if not isinstance(value, str) or "float" not in str(field.type):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return value  # the field takes text too; GRPOConfig judges it
-
-
-def _eval_steps(given: Mapping[str, Any]) -> int:
-    if given.get("eval_steps"):
-        return int(given["eval_steps"])
-    return max(1, int(given.get("max_steps", -1)) // 10) if int(given.get("max_steps", -1)) > 0 else 100
-
-
-def _say(settings: Mapping[str, Any]) -> None:
-    log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in settings.items()))
+def _for_evaluation(given: Mapping[str, Any]) -> dict[str, Any]:
+    """When to evaluate, and one episode a task, where that is not said."""
+    ours: dict[str, Any] = {}
+    if given.get("eval_strategy", "no") == "no":
+        steps = int(given.get("max_steps", -1))
+        every = int(given.get("eval_steps") or 0) or (max(1, steps // 10) if steps > 0 else 100)
+        ours = {"eval_strategy": "steps", "eval_steps": every}
+    return ours if given.get("num_generations_eval") else {**ours, "num_generations_eval": 1}

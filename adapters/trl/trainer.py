@@ -15,13 +15,12 @@ from trl import GRPOTrainer
 
 from adapters.common import LogprobAlarm
 from adapters.credit import Credit, Scale, turn_advantages
+from adapters.hf import threshold
 from adapters.trl import _private
 from aworld_gym.errors import ConfigError
 
 SCORED_ROWS = 4
 """Rows per batch whose log-probabilities are computed again for the alarm, where TRL has not done so anyway."""
-THRESHOLD_FP32, THRESHOLD_LOW_PRECISION = 1e-3, 5e-2
-"""Mean differences (nats) that rounding explains: fp32 gives about 1e-6, bf16 or another engine about 1e-2."""
 
 
 class EnvGRPOTrainer(GRPOTrainer):
@@ -54,11 +53,7 @@ class EnvGRPOTrainer(GRPOTrainer):
                 f"{len(self.reward_funcs)}. Shape rewards with a wrapper of the env instead."
             )
         self.credit = credit
-        if logprob_threshold is None:
-            dtypes = {p.dtype for p in self.model.parameters()} if self.model is not None else set()
-            low = self.args.bf16 or self.args.fp16 or self.use_vllm or dtypes != {torch.float32}
-            logprob_threshold = THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
-        self.alarm = LogprobAlarm(logprob_threshold)
+        self.alarm = LogprobAlarm(threshold(self.model, self.args) if logprob_threshold is None else logprob_threshold)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)

@@ -1,5 +1,6 @@
 """The tensors that TRL makes of episodes: advantages, masks, and the alarm over log-probabilities."""
 
+import importlib.metadata
 import logging
 import math
 
@@ -223,9 +224,9 @@ def test_the_alarm_allows_for_low_precision(batch):
 def test_what_the_adapter_uses_of_trl_is_checked(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING):
         assert _private.require_trl() in _private.TESTED and not caplog.records
-        monkeypatch.setattr(_private.importlib.metadata, "version", lambda name: "1.99.0")
+        monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.99.0")
         assert _private.require_trl() == "1.99.0"
-    assert "trl 1.99.0 is not among the versions this adapter is tested with (1.16.0)" in caplog.text
+    assert "trl 1.99.0 is not among the versions that its adapter is tested with (1.16.0)" in caplog.text
     monkeypatch.setattr(_private, "PRIVATE", ("_generate_in_a_new_way",))
     with pytest.raises(ConfigError, match="trl 1.99.0 lacks GRPOTrainer._generate_in_a_new_way"):
         _private.require_trl()

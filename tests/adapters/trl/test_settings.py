@@ -16,8 +16,9 @@ from say_env import ENV_ID
 from trl import GRPOConfig
 
 from adapters import trl
+from adapters.hf import tasks_needed
 from adapters.trl import _private
-from adapters.trl.run import arguments, tasks_needed
+from adapters.trl.run import arguments
 from aworld_gym.errors import ConfigError
 from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
 from aworld_gym.tokens.pieces import Pieces
@@ -122,29 +123,6 @@ def test_rows_of_a_dataset(tmp_path):
     assert [row["prompt"][0]["env"] for row in parts.eval_dataset] == ["eval", "eval"]
     with pytest.raises(ConfigError, match="positive number of tasks"):
         trl.spec(ENV_ID, tasks=0)
-
-
-def test_groups_of_equal_tasks_stay_apart():
-    from adapters.trl.rollouts import EnvRollouts
-
-    rollouts = EnvRollouts({})
-    trainer = SimpleNamespace(
-        num_generations=2,
-        num_generations_eval=2,
-        model=SimpleNamespace(training=True),
-        state=SimpleNamespace(global_step=7),
-        accelerator=SimpleNamespace(process_index=1),
-    )
-    rows = [[{"task_seed": seed}] for seed in (4, 4, 9, 9, 4, 4)]
-    items = rollouts._items(rows, trainer)
-    assert [(i.seed, i.sample, i.group_id) for i in items] == [
-        (4, 0, "7/4"),
-        (4, 1, "7/4"),
-        (9, 0, "7/9"),
-        (9, 1, "7/9"),
-        (4, 2, "7/4/1"),
-        (4, 3, "7/4/1"),
-    ]
 
 
 def test_a_model_that_cannot_be_had(taught, tmp_path, small):
