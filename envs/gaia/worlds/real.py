@@ -211,7 +211,7 @@ def shifted_tables(split: str, rng: random.Random) -> list[Table]:
                 others = [row["name"] for row in made[column.to].rows]
                 for row, name in zip(rows, spread([row[column.name] for row in rows], others, rng), strict=True):
                     row[column.name] = name
-            elif column.name not in spec.together and column.kind != "code":
+            elif column.name not in spec.together:  # codes too: who knows them must not find an entity by one
                 for row, value in zip(rows, moved([row[column.name] for row in rows], rng), strict=True):
                     row[column.name] = value
         for row, values in zip(rows, moved([tuple(row[c] for c in spec.together) for row in rows], rng), strict=True):

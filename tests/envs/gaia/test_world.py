@@ -17,7 +17,7 @@ from envs.gaia.world import FLAVOURS, SOURCES, TRAINING_FLAVOURS, Page, page_url
 
 DIGESTS = {
     "real": "ec087b9626da1871d056e649fbf5ff1605866f0d28f38f462ab37cdf193e6430",
-    "shifted": "ed671f7028bee357b1213a1c7df05db19c14b641e51296efb66cf33ac8bf5f41",
+    "shifted": "ade46e0b80db9d5ac5e3829872cd80e5d5b43911f1b58aa20335ede76cd159dd",
     "synthetic": "bf5be716584fc797fb407878897722604e88a047c615a7992d6cd87ec8e8c9ae",
 }
 """Of seed 0."""
