@@ -165,14 +165,25 @@ def recalled(draw: Draw) -> list[dict[str, Any]]:
     """
     found = []
     for task in draw.tasks():
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                recall = gaia_evidence.from_memory(task, Path(folder))
-            except gaia_evidence.UNSOLVED:
-                recall = None
         question = task.prompt.split("\n\n")[0]
-        found.append({"question": question, "answer": dict(task.answer), "recall": recall, "shapes": shapes(question)})
+        found.append(
+            {"question": question, "answer": dict(task.answer), "recall": _recall(task), "shapes": shapes(question)}
+        )
     return found
+
+
+def webless(draw: Draw) -> dict[str, int]:
+    """Of the tasks that need a page of the web: how many are solved with their files and the real world's pages."""
+    tasks = [task for task in draw.tasks() if any("://" in need for need in task.metadata["needs"])]
+    return {"tasks": len(tasks), "right": sum(_recall(task, files=True) == task.answer["text"] for task in tasks)}
+
+
+def _recall(task: Task, *, files: bool = False) -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return gaia_evidence.from_memory(task, Path(folder), files=files)
+        except gaia_evidence.UNSOLVED:
+            return None
 
 
 def shapes(question: str) -> list[str]:

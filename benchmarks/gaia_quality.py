@@ -53,6 +53,8 @@ class Counts:
     """A template."""
     closed_book: int = 2000
     """A level, and as many again to learn what is usual."""
+    webless: int = 300
+    """A level."""
     duplicates: int = 10_000
     same: int = 2
     """A template and world."""
@@ -61,7 +63,17 @@ class Counts:
 
 
 QUICK = Counts(
-    solver=18, needs=6, oracle=6, random=6, guessing=6, majority=40, closed_book=30, duplicates=300, same=1, times=6
+    solver=18,
+    needs=6,
+    oracle=6,
+    random=6,
+    guessing=6,
+    majority=40,
+    closed_book=30,
+    webless=9,
+    duplicates=300,
+    same=1,
+    times=6,
 )
 
 
@@ -102,6 +114,7 @@ class Gates:
         yield self.policy("guessing", NO_BAR, lambda shares: True)
         yield self.majority()
         yield self.closed_book()
+        yield self.webless()
         yield from self.contents()
         yield self.needs()
         yield self.same_bytes()
@@ -193,6 +206,17 @@ class Gates:
             f"{best:.2%} ({_MEANS[name]})",
             best <= 0.02,
             {"shares": shares, "questions that recall answers": recalls, "questions": len(halves[1])},
+        )
+
+    def webless(self) -> Gate:
+        """The real tables instead of the web, with the files."""
+        results = list(self.spread(measure.webless, self._draws(self.counts.webless, 7, worlds=("shifted",))))
+        tasks, right = (sum(one[key] for one in results) for key in ("tasks", "right"))
+        return Gate(
+            f"files, but the real tables instead of the web, shifted world ({tasks:,} tasks that need the web)",
+            "at most 2 %",
+            f"{right / tasks:.2%}",
+            right <= max(1, 0.02 * tasks),  # two shifts in a row may lead back; once says nothing
         )
 
     def contents(self) -> tuple[Gate, Gate]:

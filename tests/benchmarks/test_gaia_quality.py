@@ -15,7 +15,17 @@ from benchmarks.gaia_quality import Counts, Gate, Gates
 
 ROOT = Path(__file__).parents[2]
 TINY = Counts(
-    solver=9, needs=9, oracle=3, random=3, guessing=3, majority=20, closed_book=12, duplicates=60, same=1, times=2
+    solver=9,
+    needs=9,
+    oracle=3,
+    random=3,
+    guessing=3,
+    majority=20,
+    closed_book=12,
+    webless=9,
+    duplicates=60,
+    same=1,
+    times=2,
 )
 SOLVED = {"level": 1, "tasks": 4, "solver": 4, "scorers": 4, "failures": []}
 PLAYED = {"level": 1, "episodes": 4, "invalid": 0, "right": 4, "failures": []}
@@ -72,6 +82,12 @@ def test_closed_book_takes_the_better_of_recall_and_habit():
     assert gaia_gates.guessed(known, asked) == {"recall": 0.25, "constant": 0.25, "both": 0.5}
     assert not gates([asked * 10]).closed_book().passed
     assert gates([[item(f"x{i}", None) for i in range(99)]]).closed_book().passed
+
+
+@pytest.mark.parametrize(("tasks", "right", "passed"), [(9, 1, True), (9, 2, False), (270, 6, True), (270, 7, False)])
+def test_the_web_is_needed(tasks, right, passed):
+    results = [{"tasks": 30, "right": 0}, {"tasks": tasks, "right": right}]
+    assert gates(results).webless().passed is passed
 
 
 def test_questions_alike_have_a_shape_in_common():
@@ -170,5 +186,5 @@ def test_the_whole_command(tmp_path):
     command = [sys.executable, "-m", "benchmarks.gaia_quality", "--quick", "--seed", "5", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "COLUMNS": "400"})
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    assert done.returncode == 0 and len(rows) == 14 and "**no**" not in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and len(rows) == 15 and "**no**" not in done.stdout, done.stdout + done.stderr
     assert "same bytes | same bytes | yes" in done.stdout

@@ -12,7 +12,7 @@ from gaia_solver import Solver
 
 from aworld_gym.types import Task
 from envs.gaia.tasks import GaiaTasks
-from envs.gaia.world import FLAVOURS, pages
+from envs.gaia.world import pages
 
 UNSOLVED = (AssertionError, ArithmeticError, LookupError, OSError, ValueError)
 """How the solver says that something is missing."""
@@ -49,10 +49,14 @@ def answer_of(task: Task, folder: Path, *, without: str | None = None, only: str
     return _solver(task, folder, web)
 
 
-def from_memory(task: Task, folder: Path) -> str:
-    """The solver's answer where it has the real world's pages instead of the task's, and no file."""
-    if "real" not in FLAVOURS:
-        raise AssertionError("there is no real world to know")
+def from_memory(task: Task, folder: Path, *, files: bool = False) -> str:
+    """The solver's answer where it has the real world's pages instead of the task's; ``files``: and the task's files.
+
+    Raises:
+        AssertionError, ...: :data:`UNSOLVED`, where it finds none.
+    """
+    if files:
+        GaiaTasks(task.metadata["split"]).setup(task, folder)
     return _solver(task, folder, dict(pages({**task.public["corpus"], "world": "real"})))
 
 
