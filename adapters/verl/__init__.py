@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 from adapters.common import TrainResult
 
 if TYPE_CHECKING:
-    from adapters.verl.run import VerlRollout, train
+    from adapters.verl.parity import rollout_rows
+    from adapters.verl.run import train
 
-__all__ = ["TrainResult", "VerlRollout", "train"]
+__all__ = ["TrainResult", "rollout_rows", "train"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from adapters.verl import run
+    from adapters.verl import parity, run
 
-    return getattr(run, name)
+    return getattr(parity if name == "rollout_rows" else run, name)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+def _json(text: str) -> typer.models.OptionInfo:
+    return typer.Option(parser=json.loads, metavar="JSON", help=text)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
@@ -25,12 +29,13 @@ def main(
         typer.Argument(metavar="KEY=VALUE...", help="verl's own settings, as hydra overrides of its ppo_trainer."),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML file of verl's settings, instead of overrides.")] = None,
-    env_kwargs: Annotated[str, typer.Option(help="The env's arguments as one JSON object.")] = "{}",
     credit: Annotated[str, typer.Option(help="episode or step.")] = "episode",
     tasks: Annotated[int | None, typer.Option(help="Tasks an epoch.")] = None,
     eval_env: Annotated[str | None, typer.Option(help="An env for verl's validation.")] = None,
-    eval_kwargs: Annotated[str, typer.Option(help="Its arguments.")] = "{}",
-    rollout: Annotated[str, typer.Option(help="How episodes are played: options as one JSON object.")] = "{}",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    env_kwargs: Annotated[dict, _json("The env's arguments.")] = "{}",  # type: ignore[assignment]  # typer parses it
+    eval_kwargs: Annotated[dict, _json("Those of the eval env.")] = "{}",  # type: ignore[assignment]
+    rollout: Annotated[dict, _json("How episodes are played.")] = "{}",  # type: ignore[assignment]
 ) -> None:
     """Train a model on an env with verl's own trainer."""
     import gymnasium as gym
@@ -40,20 +45,14 @@ def main(
     from aworld_gym.errors import AWorldGymError
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    if settings and config:
+        raise typer.BadParameter("give verl's settings in a file or as overrides, not both")
+    more: dict[str, Any] = {"credit": credit, "tasks": tasks, "rollout": rollout, "resume_from_checkpoint": resume}
     try:
-        if settings and config:
-            raise typer.BadParameter("give verl's settings in a file or as overrides, not both")
-        evaluated = None if eval_env is None else gym.make(eval_env, **json.loads(eval_kwargs))
-        result = verl.train(
-            gym.make(env, **json.loads(env_kwargs)),
-            model=model,
-            output_dir=output,
-            config=config or settings,
-            eval_env=evaluated,
-            credit=credit,
-            tasks=tasks,
-            rollout=json.loads(rollout),
-        )
+        if eval_env is not None:
+            more["eval_env"] = gym.make(eval_env, **eval_kwargs)
+        made = gym.make(env, **env_kwargs)
+        result = verl.train(made, model=model, output_dir=output, config=config or settings, **more)
     except (AWorldGymError, gym.error.Error) as error:
         raise SystemExit(f"error: {error}") from error
     print(json.dumps({"checkpoint": str(result.checkpoint), "episodes": str(result.episodes), **result.counts}))

@@ -15,23 +15,22 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from gymnasium.envs.registration import EnvSpec
 from transformers import GenerationConfig
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from adapters.common import RolloutOptions, episode_metrics
+from adapters.common import SETTLE_S, TrainedRow, TurnwiseOptions, checked_codec, episode_metrics, spec_of
 from aworld_gym.errors import ConfigError
 from aworld_gym.play import Item
 from aworld_gym.token_policy import TokenEpisode
-from aworld_gym.tokens import ChatCodec, TokenTrajectory
+from aworld_gym.tokens import ChatCodec
 from aworld_gym.trajectory import Journal
 from aworld_gym.turnwise import TurnRequest, TurnwiseEpisode
 
@@ -39,16 +38,6 @@ log = logging.getLogger(__name__)
 
 CPU_ROLLOUT = "transformers"
 """``actor_rollout_ref.rollout.name`` of :mod:`adapters.verl.cpu`."""
-SETTLE_S = 60.0
-"""What ending and closing an episode may take beyond its deadlines."""
-
-
-@dataclass(frozen=True)
-class VerlRollout(RolloutOptions):
-    """How episodes are played; ``concurrency`` is that of one worker, ``straggler_s`` is not used (no batches)."""
-
-    deadline_s: float = 1800.0
-    """Seconds for one attempt at an episode, sampling included; it then ends as ``timeout``."""
 
 
 class EnvOutput(AgentLoopOutput):
@@ -69,7 +58,7 @@ class EnvAgentLoop(AgentLoopBase):
 
     Args:
         *args: verl's.
-        rollout: :class:`VerlRollout`, or its fields, as in an agent.yaml.
+        rollout: fields of :class:`~adapters.common.TurnwiseOptions`, as in an agent.yaml.
         output_dir: where episodes are written as they finish (``episodes.<k>.jsonl``, one file a worker), and what
             became of each row (``rows.<k>.jsonl``).
         **kwargs: verl's.
@@ -79,7 +68,7 @@ class EnvAgentLoop(AgentLoopBase):
         self, *args: Any, rollout: Mapping[str, Any] | None = None, output_dir: str | None = None, **kwargs: Any
     ):
         super().__init__(*args, **kwargs)
-        self.options = VerlRollout.of(None if rollout is None else dict(rollout))
+        self.options = TurnwiseOptions.of(None if rollout is None else dict(rollout))
         self.output_dir = None if output_dir is None else Path(output_dir)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> EnvOutput:
@@ -112,7 +101,7 @@ class EnvAgentLoop(AgentLoopBase):
         item = Item(0, int(info["seed"]), int(row.get("session_id", 0)), group)
         name = "eval_episodes" if info.get("split") == "eval" else "episodes"
         async with TurnwiseEpisode(
-            _spec(info["env"]),
+            spec_of(info["env"]),
             codec,
             item,
             max_tokens=rollout.response_length,
@@ -158,45 +147,44 @@ class EnvAgentLoop(AgentLoopBase):
         times: Mapping[str, float],
         versions: list[int],
     ) -> EnvOutput:
-        trajectory = None if played is None else played.trajectory
         # verl needs an id in every prompt and response; this one is never trained on.
         filler = int(self.tokenizer.eos_token_id or 0)
-        if trajectory is None or not trajectory.response_ids:
-            trajectory = None
-        elif trajectory.logprobs is None and self.rollout_config.calculate_log_probs:
-            trajectory, error = None, error or "the rollout server gave no log-probabilities, or not for every id"
-        valid = played is not None and played.episode.valid and trajectory is not None
-        kept: TokenTrajectory | None = trajectory if valid else None
+        nothing = TrainedRow((filler,), (filler,), (0,), (), (), False, (0.0,))
+        kept = nothing if played is None else TrainedRow.of(played, filler=filler)
+        if kept.logprobs is None and self.rollout_config.calculate_log_probs:
+            kept, error = nothing, error or "the rollout server gave no log-probabilities, or not for every id"
+        valid = kept.valid and any(kept.mask)  # without an id to train on, verl could not tell it from an invalid one
         metrics = {"env/invalid": 1.0, "env/retried": 0.0} if played is None else episode_metrics(played)
+        metrics["env/invalid"] = float(not valid)
         steps = versions or [int(row.get("global_steps", 0))]
+        env_s = times["all"] - times["generate"]
         if self.output_dir is not None:
             info = row.get("extra_info") or {}
             note = {"step": int(row.get("global_steps", 0)), "split": info.get("split", "train"), "valid": valid}
             note["outcome"] = "infra_failure" if played is None else str(played.episode.outcome)
             note |= {"attempts": 1 if played is None else played.attempts, "metrics": metrics}
             note["error"] = error or (None if played is None else played.episode.error)
-            _note(self.output_dir, note | {"generate_s": times["generate"], "env_s": times["all"] - times["generate"]})
-        fields: dict[str, Any] = {}
-        if self.rollout_config.calculate_log_probs:
-            fields["response_logprobs"] = [0.0] if kept is None else list(kept.logprobs or ())
+            _note(self.output_dir, note | {"generate_s": times["generate"], "env_s": env_s})
+        rewards = [0.0] * len(kept.response_ids)
+        for end, reward in zip(kept.turn_ends, kept.turn_rewards, strict=True):
+            rewards[end] = reward
+        with_logprobs = self.rollout_config.calculate_log_probs
         return EnvOutput(
-            prompt_ids=[filler] if trajectory is None else list(trajectory.prompt_ids),
-            response_ids=[filler] if kept is None else list(kept.response_ids),
-            response_mask=[0] if kept is None else list(kept.mask),
-            token_rewards=[0.0] if kept is None else kept.token_rewards(),
-            reward_score=0.0 if kept is None else kept.total_reward,
-            num_turns=0 if kept is None else 2 * len(kept.turn_ends),
-            metrics=AgentLoopMetrics(
-                generate_sequences=times["generate"], tool_calls=times["all"] - times["generate"], num_preempted=-1
-            ),
+            prompt_ids=list(kept.prompt_ids),
+            response_ids=list(kept.response_ids),
+            response_mask=list(kept.mask),
+            **({"response_logprobs": list(kept.logprobs or ())} if with_logprobs else {}),
+            token_rewards=rewards,
+            reward_score=math.fsum(rewards),
+            num_turns=2 * len(kept.turn_ends),
+            metrics=AgentLoopMetrics(generate_sequences=times["generate"], tool_calls=env_s),
             extra_fields={
-                "turn_scores": [] if kept is None else list(kept.turn_rewards),
+                "turn_scores": list(kept.turn_rewards),
                 "tool_rewards": [],
                 "min_global_steps": min(steps),
                 "max_global_steps": max(steps),
                 "reward_extra_info": metrics,
             },
-            **fields,
         )
 
 
@@ -213,16 +201,11 @@ def make_codec(tokenizer: Any, config: Any) -> ChatCodec:
         UnsupportedTemplateError: the chat template cannot be used token-exactly.
     """
     kwargs = dict(config.data.get("apply_chat_template_kwargs") or {}) or None
-    codec = ChatCodec(tokenizer, template_kwargs=kwargs)
     try:
         ends = GenerationConfig.from_pretrained(config.actor_rollout_ref.model.path).eos_token_id
     except OSError:  # the model has none, and then its sampler ends by none
         ends = None
-    # Ids that the model itself declares as ends are ends too.
-    stop_ids = codec.stop_ids | {ends for ends in (ends if isinstance(ends, list) else [ends]) if ends is not None}
-    codec = codec if stop_ids == codec.stop_ids else ChatCodec(tokenizer, template_kwargs=kwargs, stop_ids=stop_ids)
-    codec.self_check()
-    return codec
+    return checked_codec(tokenizer, ends, template_kwargs=kwargs)
 
 
 def where(row: Mapping[str, Any]) -> str:
@@ -237,20 +220,18 @@ def where(row: Mapping[str, Any]) -> str:
 _codecs: dict[int, tuple[Any, ChatCodec]] = {}
 _gates: dict[tuple[int, int], asyncio.Semaphore] = {}
 _journals: dict[Path, Journal] = {}
-_specs: dict[str, EnvSpec] = {}
 
 
 def _codec(loop: EnvAgentLoop) -> ChatCodec:
-    found = _codecs.get(id(loop.tokenizer))
-    if found is None:
-        found = _codecs[id(loop.tokenizer)] = loop.tokenizer, make_codec(loop.tokenizer, loop.config)
-    return found[1]
+    if id(loop.tokenizer) not in _codecs:
+        keep_codec(make_codec(loop.tokenizer, loop.config), loop.tokenizer)
+    return _codecs[id(loop.tokenizer)][1]
 
 
-def _spec(text: str) -> EnvSpec:
-    if text not in _specs:
-        _specs[text] = EnvSpec.from_json(text)
-    return _specs[text]
+def keep_codec(codec: ChatCodec, tokenizer: Any = None) -> None:
+    """Use ``codec`` in this process wherever the model's tokenizer is the one given (by default the codec's own)."""
+    tokenizer = codec.tokenizer if tokenizer is None else tokenizer
+    _codecs[id(tokenizer)] = tokenizer, codec
 
 
 def _gate(concurrency: int) -> asyncio.Semaphore:

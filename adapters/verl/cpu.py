@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import os
+import sys
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +20,15 @@ from typing import Any
 
 import ray
 import torch
-from verl.plugin.platform import PlatformBase, PlatformRegistry
+
+# verl loads plugins while it is imported, and they may ask for the platform: where this module is what imports verl
+# (Ray unpickles a class of it), plugins wait until it is done.
+_HOOK = "VERL_USE_EXTERNAL_MODULES"
+_plugins = os.environ.pop(_HOOK, "") if "verl" not in sys.modules else ""
+from verl.plugin.platform import PlatformBase, PlatformRegistry  # noqa: E402
+
+if _plugins:
+    os.environ[_HOOK] = _plugins
 
 PLATFORM = "aworld_cpu"
 
@@ -330,5 +340,5 @@ class TransformersRollout(base.BaseRollout):
 RolloutReplicaRegistry.register(CPU_ROLLOUT, lambda: TransformersReplica)
 base._ROLLOUT_REGISTRY[CPU_ROLLOUT, "async"] = f"{__name__}.{TransformersRollout.__name__}"
 
-# Loaded from here, not by the hook: whichever of verl and this module is imported first, the platform is there.
-from adapters.verl import plugin  # noqa: E402, F401
+for _name in ("adapters.verl.plugin", *filter(None, _plugins.split(","))):
+    importlib.import_module(_name)

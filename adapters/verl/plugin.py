@@ -6,7 +6,6 @@ Everything of verl that is not its public interface stands here, behind a check 
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 from collections import defaultdict
 from typing import Any
@@ -19,9 +18,9 @@ from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.core_algos import register_adv_est
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 
-from adapters.common import LogprobAlarm
+from adapters.common import THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm
 from adapters.credit import turn_advantages
-from aworld_gym.errors import ConfigError
+from adapters.versions import require, require_names
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +32,9 @@ ESTIMATORS = {"episode": "aworld_episode", "step": "aworld_step"}
 """The advantage estimator of each credit, for ``algorithm.adv_estimator``."""
 TRAINER = "aworld_sync"
 """The trainer below, for ``trainer.v1.trainer_mode``: verl's ``sync``."""
-THRESHOLD_FP32, THRESHOLD_LOW_PRECISION = 1e-3, 5e-2
-"""Mean differences (nats) that rounding explains: fp32 gives about 1e-6, bf16 or another engine about 1e-2."""
 
-_found = importlib.metadata.version("verl")
-_missing = [name for name in PRIVATE if not hasattr(PPOTrainerSync, name)]
-if _missing:
-    raise ConfigError(f"verl {_found} lacks PPOTrainerSync.{_missing[0]}; this adapter is tested with {TESTED[-1]}")
-if _found not in TESTED:
-    log.warning("verl %s is not among the versions this adapter is tested with (%s)", _found, ", ".join(TESTED))
+require("verl", "verl", TESTED)
+require_names(PPOTrainerSync, PRIVATE, "verl", TESTED)
 
 
 def _groups(index: np.ndarray, response_mask: torch.Tensor) -> list[list[int]]:

@@ -22,26 +22,33 @@ from hydra import compose, initialize_config_module
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
+from safetensors import safe_open
 
 from adapters.common import (
+    DEFAULT_TASKS,
     EVAL_SEEDS,
+    MODELS,
     SEEDS_PER_RUN,
+    Env,
     EpisodeCounts,
     MetricsFile,
     TrainResult,
+    TurnwiseOptions,
     check_model_folder,
     env_spec,
     read_config,
     refuse_mixing,
+    say,
+    say_what_is_trained,
+    spec_json,
     task_seeds,
 )
 from adapters.credit import Credit
-from adapters.verl.agent_loop import VerlRollout, check_prompt, make_codec
+from adapters.verl.agent_loop import check_prompt, make_codec
 from aworld_gym.errors import AWorldGymError, ConfigError, did_you_mean
 
 log = logging.getLogger(__name__)
 
-Env = str | EnvSpec | gym.Env
 AGENT = "aworld"
 """The name of the agent loop in rows and in agent.yaml."""
 STALL_S = 7200.0
@@ -58,7 +65,8 @@ def train(
     credit: Credit = "episode",
     tasks: int | Sequence[int] | None = None,
     eval_tasks: int | Sequence[int] = 64,
-    rollout: VerlRollout | Mapping[str, Any] | None = None,
+    rollout: TurnwiseOptions | Mapping[str, Any] | None = None,
+    resume_from_checkpoint: bool | str | Path | None = None,
     stall_s: float = STALL_S,
     **overrides: Any,
 ) -> TrainResult:
@@ -83,6 +91,7 @@ def train(
             needs, each new; without that, 1000. They follow ``data.seed``.
         eval_tasks: how many tasks a validation has, or their seeds; always the same.
         rollout: how episodes are played.
+        resume_from_checkpoint: True for the last checkpoint in ``output_dir``, or a checkpoint's path.
         stall_s: see :data:`STALL_S`.
         **overrides: further settings, over those of ``config``.
 
@@ -92,8 +101,12 @@ def train(
         RuntimeError: verl's run failed, or nothing happened for ``stall_s`` seconds.
     """
     check_model_folder(model)
-    output_dir, options = Path(output_dir).resolve(), VerlRollout.of(rollout)
+    output_dir, options = Path(output_dir).resolve(), TurnwiseOptions.of(rollout)
     specs = {"train": env_spec(env)} | ({} if eval_env is None else {"eval": env_spec(eval_env)})
+    if resume_from_checkpoint is True:
+        overrides["trainer.resume_mode"] = "auto"
+    elif resume_from_checkpoint:
+        overrides |= {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": str(resume_from_checkpoint)}
     cfg, environment = verl_config(model, output_dir, config, overrides, credit=credit, evaluates="eval" in specs)
     resumes = cfg.trainer.resume_mode != "disable"
     if not resumes:
@@ -101,7 +114,7 @@ def train(
     output_dir.mkdir(parents=True, exist_ok=True)
     per_step, steps = int(cfg.data.train_batch_size), cfg.trainer.total_training_steps
     seeds = task_seeds(
-        tasks if tasks is not None else per_step * int(steps) if steps else 1000,
+        tasks if tasks is not None else per_step * int(steps) if steps else DEFAULT_TASKS,
         int(cfg.data.get("seed") or 0) * SEEDS_PER_RUN,
     )
     if len(seeds) < per_step:
@@ -109,27 +122,19 @@ def train(
     _check_first_prompt(specs["train"], seeds[0], cfg)
     write_rows(output_dir / "train.parquet", specs["train"], seeds, "train")
     # verl wants validation rows in any case; without an eval_env they are never played.
-    write_rows(
-        output_dir / "eval.parquet", specs.get("eval", specs["train"]), task_seeds(eval_tasks, EVAL_SEEDS), "eval"
-    )
+    held_out = specs.get("eval", specs["train"]), task_seeds(eval_tasks, EVAL_SEEDS)
+    write_rows(output_dir / "eval.parquet", *held_out, "eval")
     write_agent(output_dir / "agent.yaml", options, output_dir)
     OmegaConf.save(cfg, output_dir / "config.yaml")
-    log.info(
-        "training on %s: %d tasks an epoch, %d episodes a group, at most %d tokens an episode after its prompt; "
-        "the reward of %s",
-        specs["train"].id,
-        len(seeds),
-        cfg.actor_rollout_ref.rollout.n,
-        cfg.data.max_response_length,
-        "an episode is the sum of its steps' rewards" if credit == "episode" else "each turn is its own and the later",
-    )
+    rollouts = cfg.actor_rollout_ref.rollout
+    say_what_is_trained(specs["train"].id, len(seeds), rollouts.n, cfg.data.max_response_length, credit)
     log_file = output_dir / "verl_metrics.jsonl"
     try:
         _run(cfg, environment | {"VERL_FILE_LOGGER_PATH": str(log_file)}, output_dir, stall_s)
     finally:
         counts = collect(output_dir)
         metrics = _metrics(log_file, output_dir / "metrics.jsonl", resumes)
-    checkpoint = _final(cfg, output_dir, model)
+    checkpoint = _final(output_dir)
     log.info("trained %d steps; episodes: %s", metrics[-1]["step"] if metrics else 0, dict(sorted(counts.items())))
     return TrainResult(checkpoint, metrics, output_dir / "episodes.jsonl", counts)
 
@@ -187,7 +192,7 @@ def verl_config(
             ours["+ray_kwargs.ray_init.include_dashboard"] = False
     ours = {key: value for key, value in ours.items() if key.lstrip("+") not in names}
     fixed = {
-        "actor_rollout_ref.model.path": str(model),
+        "actor_rollout_ref.model.path": str(Path(model).resolve() if Path(model).is_dir() else model),
         "data.train_files": str(output_dir / "train.parquet"),
         "data.val_files": str(output_dir / "eval.parquet"),
         "data.filter_overlong_prompts": False,  # verl's filter does not see the prompts of an env
@@ -199,7 +204,7 @@ def verl_config(
     if "file" not in cfg.trainer.logger:
         fixed[f"{trainer}.logger"] = [*cfg.trainer.logger, "file"]
         _set(cfg, f"{trainer}.logger", fixed[f"{trainer}.logger"])
-    _say({**ours, **fixed})
+    say({**ours, **fixed})
     if not cfg.trainer.use_v1:
         raise ConfigError("trainer.use_v1=False moves every reward to an episode's last token; leave it True")
     if cfg.algorithm.adv_estimator not in plugin.ESTIMATORS.values():
@@ -223,12 +228,6 @@ def write_rows(path: Path, env: EnvSpec, seeds: Sequence[int], split: str) -> No
     """
     from datasets import Dataset
 
-    try:
-        spec = env.to_json()
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the spec of {env.id} does not go through JSON, so no worker can rebuild it: {error}"
-        ) from error
     seen: Counter[int] = Counter()
     rows = []
     for index, seed in enumerate(seeds):
@@ -240,14 +239,14 @@ def write_rows(path: Path, env: EnvSpec, seeds: Sequence[int], split: str) -> No
                 "agent_name": AGENT,
                 "prompt": [{"role": "user", "content": f"{split} task {seed}"}],  # the env makes the real one
                 "reward_model": {"style": "rule", "ground_truth": ""},
-                "extra_info": {"index": index, "split": split, "seed": seed, "group": group, "env": spec},
+                "extra_info": {"index": index, "split": split, "seed": seed, "group": group, "env": spec_json(env)},
             }
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     Dataset.from_list(rows).to_parquet(str(path))
 
 
-def write_agent(path: Path, options: VerlRollout, output_dir: Path) -> None:
+def write_agent(path: Path, options: TurnwiseOptions, output_dir: Path) -> None:
     """The agent.yaml that names the agent loop."""
     agent = {"name": AGENT, "_target_": "adapters.verl.agent_loop.EnvAgentLoop", "output_dir": str(output_dir)}
     OmegaConf.save(OmegaConf.create([agent | {"rollout": vars(options)}]), path)
@@ -288,7 +287,8 @@ def _check_first_prompt(spec: EnvSpec, seed: int, cfg: DictConfig) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(cfg.actor_rollout_ref.model.path)
     except OSError as error:
-        raise ConfigError(f"the tokenizer of {cfg.actor_rollout_ref.model.path!r} cannot be loaded: {error}") from error
+        why = str(error).strip().split("\n")[0]
+        raise ConfigError(f"no tokenizer of {cfg.actor_rollout_ref.model.path!r}: {why}. {MODELS}") from error
     codec = make_codec(tokenizer, cfg)
     env = gym.make(spec)
     try:
@@ -317,7 +317,8 @@ def _run(cfg: DictConfig, environment: dict[str, str], output_dir: Path, stall_s
                 "Ray runs in this process already, and its workers would not load this adapter: call ray.shutdown() "
                 f"first, or start it with ray.init(runtime_env={{'env_vars': {environment!r}}})"
             )
-    auto_set_device(cfg)
+    if cfg.trainer.device != "cpu":  # this process may have asked for the platform before there was one for CPUs
+        auto_set_device(cfg)
     try:
         validate_config(cfg, use_reference_policy=need_reference_policy(cfg), use_critic=need_critic(cfg))
     except (AssertionError, ValueError) as error:
@@ -388,35 +389,23 @@ def _metrics(source: Path, target: Path, resumes: bool) -> list[dict[str, Any]]:
     return MetricsFile.read(target)
 
 
-def _final(cfg: DictConfig, output_dir: Path, model: str | Path) -> Path:
-    """``final/``: what verl's last checkpoint holds in Hugging Face's form."""
-    tracker = output_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
-    if not tracker.exists():
-        log.warning("verl wrote no checkpoint (trainer.save_freq=%s): there is no final/", cfg.trainer.save_freq)
-        return output_dir / "checkpoints"
-    folder = output_dir / "checkpoints" / f"global_step_{tracker.read_text().strip()}" / "actor" / "huggingface"
-    final = output_dir / "final"
+def _final(output_dir: Path) -> Path:
+    """``final/``: what verl's last checkpoint holds in Hugging Face's form; else the folder of checkpoints."""
+    checkpoints, final = output_dir / "checkpoints", output_dir / "final"
+    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    step = tracker.read_text().strip() if tracker.exists() else None
+    weights = sorted((checkpoints / f"global_step_{step}" / "actor" / "huggingface").glob("*.safetensors"))
+    if not weights:
+        log.warning(
+            "there is no final/: verl wrote no checkpoint in Hugging Face's form (trainer.save_freq, "
+            "actor_rollout_ref.actor.checkpoint.save_contents); `python -m verl.model_merger` makes one of its own"
+        )
+        return checkpoints
     shutil.rmtree(final, ignore_errors=True)
-    shutil.copytree(folder, final)
-    _true_dtype(final)
+    shutil.copytree(weights[0].parent, final)
+    # verl's config.json says bfloat16 whatever the weights are, and loading would round them.
+    settings = json.loads((final / "config.json").read_text(encoding="utf-8"))
+    with safe_open(weights[0], "pt") as file:
+        settings["dtype"] = str(file.get_tensor(min(file.keys())).dtype).removeprefix("torch.")
+    (final / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return final
-
-
-def _true_dtype(folder: Path) -> None:
-    """Name the weights' own dtype: verl writes bfloat16 whatever they are, and loading would round them."""
-    from safetensors import safe_open
-
-    path = folder / "config.json"
-    first = next(iter(sorted(folder.glob("*.safetensors"))), None)
-    if first is None:
-        return
-    with safe_open(first, "pt") as file:
-        dtypes = {str(file.get_slice(name).get_dtype()) for name in file.keys()}
-    named = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    if len(dtypes) == 1 and (dtype := named.get(dtypes.pop())) and settings.get("dtype") != dtype:
-        path.write_text(json.dumps({**settings, "dtype": dtype}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _say(settings: Mapping[str, Any]) -> None:
-    log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in settings.items()))

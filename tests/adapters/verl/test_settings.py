@@ -4,6 +4,8 @@ import json
 import logging
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import gymnasium as gym
@@ -14,8 +16,8 @@ from gymnasium.envs.registration import EnvSpec
 from say_env import ENV_ID
 
 from adapters import verl
+from adapters.common import TurnwiseOptions
 from adapters.verl import cpu, plugin
-from adapters.verl.agent_loop import VerlRollout
 from adapters.verl.run import _metrics, collect, verl_config, write_agent, write_rows
 from aworld_gym.errors import ConfigError
 from aworld_gym.wrappers import RewardShaping
@@ -125,15 +127,9 @@ def test_rows_name_the_env_with_its_wrappers(tmp_path):
 
 
 def test_agent_yaml(tmp_path):
-    write_agent(tmp_path / "agent.yaml", VerlRollout(retries=3), tmp_path)
+    write_agent(tmp_path / "agent.yaml", TurnwiseOptions(retries=3), tmp_path)
     (agent,) = yaml.safe_load((tmp_path / "agent.yaml").read_text())
     assert agent["name"] == "aworld" and agent["output_dir"] == str(tmp_path) and agent["rollout"]["retries"] == 3
-
-
-def test_options_are_checked():
-    assert VerlRollout.of({"deadline_s": 3}).deadline_s == 3
-    with pytest.raises(ConfigError, match="unknown rollout option 'deadline'.*deadline_s"):
-        VerlRollout.of({"deadline": 3})
 
 
 @pytest.mark.parametrize(
@@ -185,10 +181,74 @@ def test_the_plain_entry():
     )
     assert done.returncode == 0 and "ENV" in done.stdout and "--model" in done.stdout and "hydra" in done.stdout
     done = subprocess.run(
-        [sys.executable, "-m", "adapters.verl", "Test/No-v0", "--model", "m", "--output", "/tmp/x", "a.b=1"],
+        [sys.executable, "-m", "adapters.verl", "AWorld/Gaya-v0", "--model", "m", "--output", "/tmp/x", "a.b=1"],
         capture_output=True,
         text=True,
         cwd=ROOT,
         timeout=120,
     )
-    assert done.returncode == 1 and "Test/No" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 1 and "Gaya" in done.stderr and "Traceback" not in done.stderr
+
+
+class TestTheRun:
+    """What stands around verl's ``run_ppo``, which is put in the place of by functions here."""
+
+    @pytest.fixture
+    def started(self, monkeypatch, tmp_path):
+        from verl.trainer import main_ppo
+
+        from adapters.verl import run
+
+        small = {"data.train_batch_size": 4, "actor_rollout_ref.rollout.n": 2}
+        small |= {"actor_rollout_ref.actor.ppo_mini_batch_size": 4}
+        small |= {"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": 4}
+        small |= {"actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": 4}
+
+        def start(run_ppo, stall_s=30.0, **settings):
+            monkeypatch.setattr(main_ppo, "run_ppo", run_ppo)
+            cfg, environment = verl_config("m", tmp_path, overrides=small | settings)
+            for name in environment:  # the run sets them for good
+                monkeypatch.setenv(name, environment[name])
+            run._run(cfg, environment, tmp_path, stall_s)
+
+        return start
+
+    def test_workers_get_their_environment(self, started):
+        seen = []
+        started(
+            lambda cfg, runner: seen.append(cfg.ray_kwargs.ray_init), **{"+ray_kwargs.ray_init._temp_dir": "/tmp/x"}
+        )
+        variables = seen[0].runtime_env.env_vars
+        assert variables.VERL_USE_EXTERNAL_MODULES == "adapters.verl.cpu" and str(ROOT) in variables.PYTHONPATH
+        assert seen[0].num_gpus == 1 and seen[0]._temp_dir == "/tmp/x"
+
+    def test_a_run_in_which_nothing_happens_is_given_up(self, started, tmp_path):
+        over = threading.Event()
+
+        def hang(cfg, runner):
+            (tmp_path / "rows.0.jsonl").write_text("{}\n")
+            over.wait(60)
+
+        began = time.monotonic()
+        with pytest.raises(RuntimeError, match="verl did nothing for 2 s"):
+            started(hang, stall_s=2)
+        over.set()
+        assert time.monotonic() - began < 20
+
+    def test_what_verl_raises_is_raised(self, started):
+        def fail(cfg, runner):
+            raise KeyError("nonsense")
+
+        with pytest.raises(RuntimeError, match="verl's run failed: 'nonsense'") as caught:
+            started(fail)
+        assert isinstance(caught.value.__cause__, KeyError)
+
+    def test_what_verl_refuses_is_a_config_error(self, started):
+        with pytest.raises(ConfigError, match="verl refuses this configuration"):
+            started(lambda cfg, runner: None, **{"actor_rollout_ref.actor.ppo_mini_batch_size": 64})
+
+
+def test_without_a_checkpoint_there_is_no_final(tmp_path, caplog):
+    from adapters.verl.run import _final
+
+    assert _final(tmp_path) == tmp_path / "checkpoints" and "there is no final/" in caplog.text
