@@ -8,6 +8,7 @@ other wrapper is synchronous code by others: its ``step`` runs in a thread, wher
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -55,7 +56,8 @@ def _inner(env: Any) -> Any:
 
 
 async def _in_thread(call: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), call)
+    inside = contextvars.copy_context()  # which episode is being played, for one
+    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), partial(inside.run, call))
 
 
 @lru_cache(maxsize=1)

@@ -97,6 +97,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         self.system_prompt, self.submit_tool, self.render_mode = system_prompt, submit_tool, render_mode
         self._own_toolchain = not isinstance(toolchain, Toolchain)
         self.toolchain = toolchain if isinstance(toolchain, Toolchain) else Toolchain(toolchain, self.limits, tools)
+        self.tape: Any = None
+        """Where tool results are recorded to or come from (:mod:`aworld_gym.tape`); None: from the servers alone."""
         self.action_space: AssistantMessage = AssistantMessage()
         self.observation_space = Messages()
         self._run: Run | None = None
@@ -220,7 +222,10 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
                 task = await asyncio.to_thread(self.tasks.get, task_id)
             else:
                 task = await asyncio.to_thread(self.tasks.sample, rng)
-        session = await self.toolchain.open(public=task.public)
+        if self.tape is not None:
+            session = await self.tape.open(self.toolchain, task)
+        else:
+            session = await self.toolchain.open(public=task.public)
         try:
             with boundary("env_failed"):
                 await asyncio.to_thread(self.tasks.setup, task, session.workspace)

@@ -4,7 +4,8 @@ Three kinds of things go wrong, and they never mix:
 
 1. **The caller's mistake** (a broken config, an unknown task id, an action that is not a message): raises
    :class:`ConfigError`, :class:`UnknownTaskError` or :class:`ActionError` at once (:class:`PolicyError` where a
-   rollout's policy is at fault), saying what was expected, what came and what to do.
+   rollout's policy is at fault, :class:`ReplayError` where a recording does not have what is played), saying what was
+   expected, what came and what to do.
 2. **The model's mistake, or a tool's refusal** (malformed JSON, an unknown tool, wrong arguments, a tool that
    fails or is too slow): never raises. It is a :class:`~aworld_gym.types.ToolResult` whose ``error`` is one of
    :data:`CALL_ERRORS`, which the model sees and may recover from.
@@ -81,6 +82,13 @@ class PolicyError(AWorldGymError, RuntimeError):
 
     finished: tuple[object, ...] = ()
     """The :class:`~aworld_gym.types.Episode` records that were complete when the policy failed."""
+
+
+class ReplayError(AWorldGymError, LookupError):
+    """What was recorded does not fit what is played: a call that is not on the tape, or one that gave something else.
+
+    Nothing that was measured is touched by it. The message names the first difference.
+    """
 
 
 class OutputError(AWorldGymError, OSError):

@@ -17,7 +17,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from aworld_gym import aio
+from aworld_gym import aio, tape
 from aworld_gym.episode_state import as_returned
 from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
 from aworld_gym.identity import env_id_of, spec_json, versions
@@ -115,6 +115,7 @@ class _Run:
     async def through(self) -> None:
         """Reset, then act and step until something ends the episode."""
         env, item, policy = self.env, self.item, self.policy
+        tape.PLAYING.set(tape.Label(item.seed, item.sample, self.attempt))
         obs, info = await aio.areset(env, seed=item.seed, options=None if item.options is None else dict(item.options))
         self.started = True
         with self.policys_fault("episode"):

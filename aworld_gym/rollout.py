@@ -31,6 +31,7 @@ from aworld_gym.manifests import Manifest, find
 from aworld_gym.play import Item, failed, play
 from aworld_gym.policies import Policy, PolicyFunction, as_policy
 from aworld_gym.progress import EpisodeProgress
+from aworld_gym.tape import Tape, attach
 from aworld_gym.toolchain import loop
 from aworld_gym.trajectory import Journal, Resume
 from aworld_gym.types import Episode, Outcome
@@ -122,6 +123,7 @@ async def arollout(
     journal: str | os.PathLike[str] | Journal | None = None,
     resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
+    tape: Tape | None = None,
 ) -> AsyncIterator[Episode]:
     """Play episodes; yield their records in order of completion, invalid attempts included.
 
@@ -149,12 +151,15 @@ async def arollout(
             others get further attempts. Without it a journal that already has records is refused; with it, one
             whose records are of another manifest, env, env spec, policy or policy settings.
         on_episode: called with each new record, on the loop's thread, before it is yielded; it must not block.
+        tape: where tool results are recorded to or come from: a Recorder, Replay or Cache (:mod:`aworld_gym.tape`).
+            It stays open.
 
     Raises:
         ConfigError: arguments that cannot work, a journal of another env or policy, or a task that is not the one
             of the manifest.
         PolicyError: the policy raised, or gave what is not an action. Finished episodes were yielded before.
         OutputError: the journal could not be written (a full disk, say). So were those that it has.
+        ReplayError: the tape does not have a call that was made.
     """
     env, chosen, manifest = _choose(env, items, episodes, seed, group_size, manifest)
     engine = _Engine(
@@ -168,6 +173,7 @@ async def arollout(
         journal=journal,
         resume=resume,
         on_episode=on_episode,
+        tape=tape,
     )
     try:
         await loop.call(engine.start())
@@ -249,6 +255,7 @@ class _Engine:
         journal: str | os.PathLike[str] | Journal | None = None,
         resume: bool = False,
         on_episode: Callable[[Episode], None] | None = None,
+        tape: Tape | None = None,
     ):
         for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -262,6 +269,7 @@ class _Engine:
         self._concurrency, self._retries, self._deadline_s = concurrency, retries, deadline_s
         self.total = len(items)
         self._place, self._resume, self._on_episode = journal, resume, on_episode
+        self._tape = tape
         self._journal: Journal | None = None
         self._todo: deque[tuple[Item, int]] = deque()
         self._spare: gym.Env | None = None
@@ -388,7 +396,8 @@ class _Engine:
         async with self._making:
             making = asyncio.ensure_future(asyncio.to_thread(self._make))
             try:
-                return await asyncio.shield(making)
+                env = await asyncio.shield(making)
+                return env if self._tape is None else attach(env, self._tape)
             except asyncio.CancelledError:
                 await asyncio.wait((making,))
                 if making.exception() is None:

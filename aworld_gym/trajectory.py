@@ -87,7 +87,15 @@ class Journal:
         Raises:
             OutputError: it could not be written (a full disk, say); the journal is then as it was before.
         """
-        line = memoryview(episode.to_json().encode("ascii") + b"\n")
+        self.append_line(episode.to_json())
+
+    def append_line(self, text: str) -> None:
+        """Write one line of ASCII, as :meth:`append` does an episode.
+
+        Raises:
+            OutputError: it could not be written; the file is then as it was before.
+        """
+        line = memoryview(text.encode("ascii") + b"\n")
         with self._lock:
             if self.closed:
                 raise ValueError(f"journal {self.path} is closed")
