@@ -49,7 +49,9 @@ _FIRST_DAY, _LAST_DAY = datetime.date(2008, 1, 1).toordinal(), datetime.date(202
 
 
 def latest_signed(draft: Draft, title: str, bodies: Sequence[Body]) -> Version:
-    """The latest signed one of several versions; the latest of all is a draft.
+    """The latest signed one of several versions; later ones are no more than drafts, or were withdrawn.
+
+    Any place in time is as likely as any other: who does not read what is signed can only guess.
 
     Args:
         draft: the draft.
@@ -58,17 +60,21 @@ def latest_signed(draft: Draft, title: str, bodies: Sequence[Body]) -> Version:
     """
     require(len(bodies) >= 3, "too few versions")
     days = sorted(draft.some(range(_FIRST_DAY, _LAST_DAY), len(bodies)), reverse=True)
-    order = [days[1], days[0], *days[2:]]  # the one that counts, the draft after it, and those before
-    states = ["signed", "draft", "signed", *(draft.pick(("signed", "draft", "withdrawn")) for _ in days[3:])]
+    later = draft.rng.randrange(len(bodies))
+    states = [draft.pick(("draft", "withdrawn")) for _ in range(later)] + ["signed"]
+    states += [draft.pick(("signed", "signed", "draft", "withdrawn")) for _ in days[later + 1 :]]
     lines = [
         (f"Dated: {datetime.date.fromordinal(day).isoformat()}", f"Status: {state}")
-        for day, state in zip(order, states, strict=True)
+        for day, state in zip(days, states, strict=True)
     ]
+    lines.insert(0, lines.pop(later))
     return _attached(draft, title, lines, bodies, draft.phrase("latest_signed", document=title))
 
 
 def in_force(draft: Draft, title: str, bodies: Sequence[Body], date: Term) -> Version:
-    """The version in force on a day: before it there are older ones, after it at least one.
+    """The version in force on a day, among older ones and later ones.
+
+    Any place in time is as likely as any other: who does not know the day can only guess.
 
     Args:
         draft: the draft.
@@ -78,11 +84,14 @@ def in_force(draft: Draft, title: str, bodies: Sequence[Body], date: Term) -> Ve
     """
     require(len(bodies) >= 3, "too few versions")
     day = datetime.date.fromisoformat(date.value).toordinal()
-    chosen = day - draft.rng.randrange(5, 400)
-    later = day + draft.rng.randrange(5, 400)
-    starts = [chosen, later]
-    for _ in bodies[2:]:
-        starts.append(min(starts) - draft.rng.randrange(40, 500))
+    starts = [day - draft.rng.randrange(5, 400)]
+    later = draft.rng.randrange(len(bodies))
+    for number in range(len(bodies) - 1):
+        starts.append(
+            max(*starts, day) + draft.rng.randrange(5, 400)
+            if number < later
+            else min(starts) - draft.rng.randrange(40, 500)
+        )
     lines = [(f"In force from: {datetime.date.fromordinal(start).isoformat()}",) for start in starts]
     found = _attached(draft, title, lines, bodies, draft.phrase("in_force", document=title, date=date.phrase))
     return replace(found, before=(*date.steps, *found.before), rule=date.needs)
