@@ -18,7 +18,7 @@ from adapters.common import Env, Journals, TrainedRow, TurnwiseOptions, env_spec
 from adapters.swift import template
 from adapters.swift.run import task_row
 from adapters.swift.scheduler import EnvScheduler, make_codec
-from adapters.swift.trainer import EnvGRPOTrainer
+from adapters.swift.trainer import EnvGRPOTrainer, clear_fillers
 from aworld_gym.generation import Generate, Sampled
 from aworld_gym.play import Item
 from aworld_gym.tokens import ChatCodec
@@ -83,10 +83,11 @@ def _row(trainer: _Scripted, sample: Any) -> TrainedRow:
     inputs, batch = collate_to_grpo_micro_batch(
         [sample], trainer.template, device=torch.device("cpu"), use_logits_to_keep=True
     )
+    clear_fillers([sample], batch)
     ids, start = inputs["input_ids"][0].tolist(), len(sample.messages[0]["content"])
-    labels = inputs["labels"][0].tolist()
-    mask = [int(label != -100) for label in labels[start:]]
-    assert not any(label != -100 for label in labels[:start]) and int(batch.completion_mask.sum()) == sum(mask)
+    mask = [0] * (len(ids) - batch.completion_mask.size(1)) + batch.completion_mask[0].int().tolist()
+    assert not any(mask[:start])
+    mask = mask[start:]
     played = sample.rollout_infos["played"]
     known = iter(sample.rollout_logprobs[0] if sample.rollout_logprobs else ())
     return TrainedRow(

@@ -156,8 +156,12 @@ class EnvGRPOTrainer(GRPOTrainer):
 
     def _postprocess_batch(self, samples: Any, batch_encoded_inputs: Any) -> None:
         super()._postprocess_batch(samples, batch_encoded_inputs)
-        for batch in batch_encoded_inputs:  # a batch without any valid episode has no ids to divide by
-            batch["grpo_batch"].num_items_in_batch = batch["grpo_batch"].num_items_in_batch.clamp(min=1)
+        for chunk, encoded in zip(self.split_by_mini_batches(samples), batch_encoded_inputs, strict=True):
+            clear_fillers(chunk, encoded["grpo_batch"])
+        batches = [encoded["grpo_batch"] for encoded in batch_encoded_inputs]
+        trained = self.accelerator.gather(sum(batch.completion_mask.sum() for batch in batches)).sum()
+        for batch in batches:
+            batch.num_items_in_batch = trained.clamp(min=1)  # losses divide by it
         if self.credit == "step":
             self._credit_turns(samples, batch_encoded_inputs)
         self._watch_logprobs(samples, batch_encoded_inputs)
@@ -265,8 +269,9 @@ class EnvGRPOTrainer(GRPOTrainer):
 def fill(sample: Any, *, filler: int) -> None:
     """Give swift's sample the ids and mask of its episode, which stands in its ``rollout_infos``.
 
-    swift needs an id in every prompt and response; for an episode that has none, or is no measurement, ``filler``
-    stands there, with mask 0.
+    swift needs an id in every prompt and response, and in every row one that is trained on, or its log-probabilities
+    do not fit its ids. For an episode that has none, or is no measurement, that is ``filler``, which
+    :func:`clear_fillers` takes out again before there is a loss.
     """
     played = _played(sample)
     row = TrainedRow.of(played, filler=filler)
@@ -275,8 +280,18 @@ def fill(sample: Any, *, filler: int) -> None:
     sample.response_token_ids, sample.response_loss_mask, sample.rollout_logprobs = [ids], [mask], []
     if row.logprobs is not None:
         sample.rollout_logprobs = [[p for p, bit in zip(row.logprobs, mask, strict=True) if bit]]
+    sample.rollout_infos["filler"] = not any(mask)
+    if not any(mask):
+        sample.response_loss_mask = [[1]]
     sample.finish_reason = "length" if played.episode.outcome is Outcome.MAX_TOKENS else "stop"
     sample.rollout_infos["num_turns"] = len(played.episode.steps)
+
+
+def clear_fillers(samples: Sequence[Any], batch: Any) -> None:
+    """Nothing of a row is trained on in which only a filler stands."""
+    for k, sample in enumerate(samples):
+        if sample.rollout_infos["filler"]:
+            batch.completion_mask[k] = False
 
 
 class _Records(MetricsCallback):
