@@ -9,21 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from aworld_gym.actions import canonical_json
-from aworld_gym.episode_state import digest
 from aworld_gym.errors import ConfigError, why
 from aworld_gym.trajectory import Journal
-from aworld_gym.types import Task
 
 log = logging.getLogger(__name__)
 
 FORMAT = 1
 _PATTERN = "calls-*.jsonl"
-
-
-def same_task(task: Task) -> str:
-    """Equal for tasks that look the same to tools and model: a hash of id, prompt and public data."""
-    return digest(canonical_json([task.id, task.prompt, task.public]))
 
 
 class Writer:
