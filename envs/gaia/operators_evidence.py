@@ -30,9 +30,11 @@ from envs.gaia.world import (
 def as_of(draft: Draft, entity: Term, table: Table, date: Term) -> Term:
     """What the atlas gave for an entity's revised attribute on a day, which is not what it gives now.
 
-    Reject where nothing was revised, on the day of a revision, and where the first or the last entry tells nothing.
+    Reject where nothing was revised, on the day of a revision, where the first or the last entry tells nothing, and
+    where there are but two entries: one of them stands now, so that the day would not be needed.
     """
     revisions = _revisions(draft, entity, table)
+    require(len(revisions) > 2, "only one value that does not stand any more")
     require(all(revision.date != date.value for revision in revisions), "the day of a revision")
     before = [revision for revision in revisions if revision.date < date.value]
     require(0 < len(before) < len(revisions), "a day before the first entry or after the last one")
@@ -65,9 +67,13 @@ def revised_column(draft: Draft, table: Table, row: Row) -> Column | None:
 
 
 def between_revisions(draft: Draft, table: Table, row: Row) -> tuple[str, str]:
-    """Two days, the day of an entry and that of the next one: on those between, the former's value stood."""
+    """Two days, the day of an entry and that of the next one: on those between, the former's value stood.
+
+    Reject where nothing was revised, or but once (see :func:`as_of`).
+    """
     revisions = draft.world.history(table.name, row["name"])
     require(len(revisions) > 1, "nothing was revised")
+    require(len(revisions) > 2, "only one value that does not stand any more")
     at = draft.rng.randrange(len(revisions) - 1)
     return revisions[at].date, revisions[at + 1].date
 
