@@ -17,6 +17,7 @@ import typer
 
 from aworld_gym import __version__
 from aworld_gym.cli_output import FAILED, claim_descriptors, reporting
+from aworld_gym.cli_rescore import rescore
 from aworld_gym.cli_support import (
     EnvChoice,
     adapter,
@@ -26,6 +27,7 @@ from aworld_gym.cli_support import (
     env_tools,
     key_values,
     load_settings,
+    open_tape,
     see_current_folder,
     server_tools,
 )
@@ -112,6 +114,13 @@ def evaluate(
     deadline: Annotated[float | None, typer.Option(help="Seconds for one episode, the policy's included.")] = None,
     output: Annotated[Path | None, typer.Option(help="A folder for episodes.jsonl and summary.json.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --output.")] = False,
+    record: Annotated[Path | None, typer.Option(help="A folder to record all tool results to.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="Take all tool results from a recording; no server is started.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="A folder that keeps the results of tools that only read, to ask them once.")
+    ] = None,
     env_kwargs: EnvKwargs = None,
     k: EnvArgs = None,
     policy_args: Annotated[
@@ -140,22 +149,24 @@ def evaluate(
         if listed is not None:
             out.note(f"checking the {len(listed.tasks)} tasks of manifest {listed.name} ({listed.hash})")
         metrics, began = Metrics(), time.monotonic()
-        played = iterate(
-            choice.spec,
-            policies.make(policy, **options),
-            progress=True,
-            episodes=episodes,
-            seed=seed,
-            concurrency=concurrency,
-            group_size=group_size,
-            manifest=listed,
-            retries=retries,
-            deadline_s=deadline,
-            journal=output / "episodes.jsonl" if output else None,
-            resume=resume,
-        )
-        for episode in played:
-            metrics.add(episode)
+        with open_tape(record, replay, cache, resume=resume) as tape:
+            played = iterate(
+                choice.spec,
+                policies.make(policy, **options),
+                progress=True,
+                episodes=episodes,
+                seed=seed,
+                concurrency=concurrency,
+                group_size=group_size,
+                manifest=listed,
+                retries=retries,
+                deadline_s=deadline,
+                journal=output / "episodes.jsonl" if output else None,
+                resume=resume,
+                tape=tape,
+            )
+            for episode in played:
+                metrics.add(episode)
         seeds = len(listed.tasks) if listed else (DEFAULT_EPISODES if episodes is None else episodes) // group_size
         result = {
             **_setting(choice, policy, options),
@@ -164,6 +175,7 @@ def evaluate(
             **metrics.summary(),
             "seeds": list(range(seed, seed + seeds)),
             "group_size": group_size,
+            "tape": {"record": record, "replay": replay, "cache": cache} if record or replay or cache else None,
             "wall_s": round(time.monotonic() - began, 3),
             "episodes_path": str(output / "episodes.jsonl") if output else None,
         }
@@ -220,6 +232,7 @@ def doctor(
         out.result(report(probe=not fast, say=out.note), show=out.findings)
 
 
+app.command()(rescore)
 app.command()(synth)
 
 

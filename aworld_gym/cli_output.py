@@ -230,6 +230,28 @@ class Output:
             table.add_row("stopped early", _plain(value["stopped"]))
         self._console.print(table)
 
+    def rescoring(self, value: Mapping[str, Any]) -> None:
+        """A new scoring for people: old and new success, and the episodes that changed."""
+        from aworld_gym.rescoring import NOT_SCORED
+
+        old, new, changed = value["old"], value["new"], value["changed"]
+        table = Table(title=f"{_plain(value['source'])} scored by {_plain(value['scorer'])}", show_header=False)
+        table.add_row("pass@1 before", _score(old, "pass_at_1"))
+        table.add_row("pass@1 now", _score(new, "pass_at_1"))
+        if new["pass_at_k"] is not None:
+            table.add_row(f"pass@{new['k']} before", _score(old, "pass_at_k"))
+            table.add_row(f"pass@{new['k']} now", _score(new, "pass_at_k"))
+        table.add_row("scored", f"{value['rescored']} episodes, of which {len(changed)} changed")
+        for reason, count in value["left"].items():
+            table.add_row("left as they are", f"{count}: {NOT_SCORED[reason]}")
+        if value["output"]:
+            table.add_row("new file", _plain(value["output"]))
+        self._console.print(table)
+        for row in changed:
+            old_score = "none" if row["old"] is None else f"{row['old']:g}"
+            text = f"{row['episode']}: {old_score} -> {row['new']:g} ({row['reason']}), submitted {row['submitted']!r}"
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
     def findings(self, value: Mapping[str, Any]) -> None:
         """The doctor's findings for people."""
         table = Table(show_header=False)

@@ -8,7 +8,8 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ from aworld_gym.types import Limits
 
 if TYPE_CHECKING:
     from aworld_gym.manifests import Manifest
+    from aworld_gym.tape import Tape
 
 
 ALL_TASKS = "all"
@@ -118,6 +120,26 @@ def _all_tasks(spec: EnvSpec) -> Manifest:
         return manifests.Manifest.of(source, [task.id for task in tasks], name=ALL_TASKS, env_id=spec.id)
     finally:
         env.close()
+
+
+@contextmanager
+def open_tape(record: Path | None, replay: Path | None, cache: Path | None, *, resume: bool) -> Iterator[Tape | None]:
+    """The tape that was asked for, if one was, closed after the block.
+
+    Raises:
+        ConfigError: more than one is asked for, or it cannot be used.
+    """
+    if (record, replay, cache).count(None) < 2:
+        raise ConfigError("give one of --record, --replay and --cache, not several")
+    from aworld_gym import tape  # here, so that `doctor` runs where the MCP client does not
+
+    if replay is not None:
+        yield tape.Replay(replay)
+    elif record is not None or cache is not None:
+        with tape.Recorder(record, extend=resume) if record is not None else tape.Cache(cache or "") as opened:
+            yield opened
+    else:
+        yield None
 
 
 def check_output(folder: Path) -> None:

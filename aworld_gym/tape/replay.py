@@ -115,7 +115,7 @@ class Replay:
             tasks = dict.fromkeys(session.task for session in self._sessions)
             raise ReplayError(
                 f"task {task.id!r} is not on the tape {self.path}, which has {len(tasks)} "
-                f"task{'s' * (len(tasks) != 1)}.{did_you_mean(task.id, tasks)} Replay the seeds that were recorded"
+                f"task{'s' * (len(tasks) != 1)}.{did_you_mean(task.id, tasks)} Replay the seeds that were recorded."
             )
         label = PLAYING.get()
 
@@ -201,7 +201,7 @@ class _Replayed(ToolSession):
             texts = dict.fromkeys(text for session in self._candidates for _, text in session.calls)
             if texts:
                 said += f"; its nearest is {_shown(min(texts, key=lambda text: _distance(text, call_text(asked))))}"
-        return said + ". A replay answers exactly what was recorded: play the same policy and seeds, or record anew"
+        return said + ". A replay answers exactly what was recorded: play the same policy and seeds, or record anew."
 
 
 class _NoServers:
