@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from aworld_gym import __version__
+from aworld_gym.cli_host import serve, token
 from aworld_gym.cli_output import FAILED, claim_descriptors, reporting
 from aworld_gym.cli_rescore import rescore
 from aworld_gym.cli_support import (
@@ -234,6 +235,8 @@ def doctor(
 
 app.command()(rescore)
 app.command()(synth)
+app.command()(serve)
+app.command()(token)
 
 
 def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -229,6 +229,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         try:
             with boundary("env_failed"):
                 await asyncio.to_thread(self.tasks.setup, task, session.workspace)
+                await session.deliver()
             system_prompt, tools = _overridden(self.system_prompt, session.tools, components)
         except BaseException:
             await session.aclose()

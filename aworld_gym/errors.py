@@ -110,24 +110,36 @@ class InfraError(AWorldGymError, RuntimeError):
         message: what happened, with the server's own words where there are any.
         server: the name of the server in the ``mcpServers`` config.
         delivered: False if the request certainly never reached the server; True or None otherwise.
+        retry_after_s: seconds after which whoever refused asks to be tried again; None where that was not said.
     """
 
-    def __init__(self, kind: str, message: str, *, server: str | None = None, delivered: bool | None = None):
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        *,
+        server: str | None = None,
+        delivered: bool | None = None,
+        retry_after_s: float | None = None,
+    ):
         if kind not in INFRA_KINDS:
             raise ValueError(f"unknown infrastructure failure {kind!r}; one of {INFRA_KINDS}")
         super().__init__(message)
         self.kind, self.server, self.delivered = kind, server, delivered
+        self.retry_after_s = retry_after_s
 
     def __str__(self) -> str:
         where = f" [{self.server}]" if self.server else ""
         return f"{self.kind}{where}: {self.args[0]}"
 
     def __reduce__(self):  # keyword-only arguments survive pickling, so workers can report it
-        return _rebuild_infra_error, (self.kind, self.args[0], self.server, self.delivered)
+        return _rebuild_infra_error, (self.kind, self.args[0], self.server, self.delivered, self.retry_after_s)
 
 
-def _rebuild_infra_error(kind: str, message: str, server: str | None, delivered: bool | None) -> InfraError:
-    return InfraError(kind, message, server=server, delivered=delivered)
+def _rebuild_infra_error(
+    kind: str, message: str, server: str | None, delivered: bool | None, retry_after_s: float | None = None
+) -> InfraError:
+    return InfraError(kind, message, server=server, delivered=delivered, retry_after_s=retry_after_s)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
@@ -19,6 +19,8 @@ from aworld_gym.errors import ConfigError, MissingDependencyError
 
 TESTED = "1.30 and 2.3"
 
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told of a call's progress: how far, of how much, in words."""
 CONNECTION_CLOSED = -32000
 """What the SDK's client puts into an error that it made up itself."""
 MAX_PAGES = 1000
@@ -235,20 +237,22 @@ async def list_tools(session: Any) -> list[dict[str, Any]]:
     raise ValueError(f"the tool list goes on after {MAX_PAGES} pages")
 
 
-async def call_tool(session: Any, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The result of one tool call, as the JSON the server sent."""
+async def call_tool(
+    session: Any, name: str, arguments: dict[str, Any], progress: Progress | None = None
+) -> dict[str, Any]:
+    """The result of one tool call, as the JSON the server sent; ``progress`` is told of what it reports meanwhile."""
     types = api().types
-    return await request(
-        session, types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
-    )
+    message = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=arguments))
+    return await request(session, message, progress)
 
 
-async def request(session: Any, message: Any) -> dict[str, Any]:
+async def request(session: Any, message: Any, progress: Progress | None = None) -> dict[str, Any]:
     """The raw result of ``message``."""
+    options = {} if progress is None else {"progress_callback": progress}
     if not api().v2:
-        return await session.send_request(api().types.ClientRequest(message), _Raws)
+        return await session.send_request(api().types.ClientRequest(message), _Raws, **options)
     try:
-        return await session.send_request(message, _any_dict())
+        return await session.send_request(message, _any_dict(), **options)
     except _Raw as raw:
         return raw.result
 

@@ -32,6 +32,7 @@ EPISODE_VARS = (WORKSPACE_VAR, EPISODE_FILE_VAR)
 
 _STDIO_KEYS = ("command", "args", "env", "cwd")
 _HTTP_KEYS = ("url", "headers", "timeout", "sse_read_timeout")
+_HOST_KEYS = ("url", "headers", "timeout", "token", "toolchain", "servers")
 _PYTHON_KEYS = ("python", "kwargs")
 _COMMON_KEYS = ("type", "scope", "tools", "pool", "reset_tool", "disabled")
 _IGNORED_KEYS = ("description", "autoApprove", "alwaysAllow", "icon", "name")  # other clients' own
@@ -42,6 +43,7 @@ _TYPES = {
     "streamableHttp": "http",
     "http": "http",
     "sse": "sse",
+    "aworld-host": "host",
     "python": "python",
 }
 _VARIABLE = re.compile(r"\$(\$\{|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(:-(?P<default>[^}]*))?\})")
@@ -53,7 +55,7 @@ class ServerConfig:
 
     name: str
     kind: str
-    """``stdio``, ``http`` (streamable), ``sse`` or ``python`` (in process)."""
+    """``stdio``, ``http`` (streamable), ``sse``, ``host`` (an environment host) or ``python`` (in process)."""
     scope: str
     """``episode``: a session of its own for every episode; ``shared``: one for all (a stateless server)."""
     command: str = ""
@@ -63,6 +65,7 @@ class ServerConfig:
     cwd: str | None = None
     """Working directory; this process's own if not given."""
     url: str = ""
+    """Of a host, one or several, separated by spaces: a new session takes the first that lets it in."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeout: float = 30.0
     """Seconds to connect and to write one HTTP request."""
@@ -200,6 +203,9 @@ class _Entry:
         elif kind in ("http", "sse"):
             values |= {"url": self.url(), "headers": self.headers()}
             values |= {k: self.seconds(k) for k in ("timeout", "sse_read_timeout") if k in self.entry}
+        elif kind == "host":
+            values |= {"url": self.host_urls(), "headers": self.host_headers(), "timeout": 10.0}
+            values |= {"timeout": self.seconds("timeout")} if "timeout" in self.entry else {}
         else:
             values |= {"factory": self.factory(), "kwargs": self.kwargs()}
         values |= self.sessions(kind, scope)
@@ -215,13 +221,14 @@ class _Entry:
         kind = _TYPES.get(name) if isinstance(name, str) else None
         if kind is None:
             hint = did_you_mean(str(name), _TYPES)
-            raise self.error(f'`type` must be "stdio", "streamable-http", "http" or "sse", got {name!r}.{hint}')
-        if kind != natural and not (kind == "sse" and natural == "http"):
+            known = '"stdio", "streamable-http", "http", "sse" or "aworld-host"'
+            raise self.error(f"`type` must be {known}, got {name!r}.{hint}")
+        if kind != natural and not (kind in ("sse", "host") and natural == "http"):
             raise self.error(f"`type` is {name!r}, which does not go with `{given[0]}`")
         return kind
 
     def check_keys(self, kind: str) -> None:
-        own = {"stdio": _STDIO_KEYS, "python": _PYTHON_KEYS}.get(kind, _HTTP_KEYS)
+        own = {"stdio": _STDIO_KEYS, "python": _PYTHON_KEYS, "host": _HOST_KEYS}.get(kind, _HTTP_KEYS)
         known = {*own, *_COMMON_KEYS, *_IGNORED_KEYS}
         for key in self.entry:
             if key not in known and not str(key).startswith("_"):
@@ -309,7 +316,29 @@ class _Entry:
         return value
 
     def url(self) -> str:
-        value = self.text("url")
+        return self.checked_url(self.text("url"))
+
+    def host_urls(self) -> str:
+        return " ".join(self.checked_url(one) for one in re.split(r"[\s,]+", self.text("url").strip(" ,")))
+
+    def host_headers(self) -> dict[str, str]:
+        """Those that tell a host who asks, for which toolchain, and for which of its servers."""
+        headers = self.headers()
+        for key, header, shape in (
+            ("token", "Authorization", r"[!-~]+"),
+            ("toolchain", "Env-Code", r"[A-Za-z0-9_.-]+"),
+        ):
+            if self.entry.get(key) is not None:
+                value = self.text(key)
+                if not re.fullmatch(shape, value):
+                    raise self.error(f"`{key}` must be printable ASCII without spaces")  # it may be a secret
+                headers[header] = f"Bearer {value}" if key == "token" else value
+        servers = self.texts("servers")
+        if any(not name or not re.fullmatch(r"[!-+\--~]+", name) for name in servers):
+            raise self.error(f"`servers` must be names in ASCII without spaces and commas, got {list(servers)!r}")
+        return headers | ({"Mcp-Servers": ",".join(servers)} if servers else {})
+
+    def checked_url(self, value: str) -> str:
         if not re.match(r"https?://[^/\s]+", value):
             raise self.error(f"`url` must begin with http:// or https:// and name a host, got {value!r}")
         try:
@@ -351,6 +380,8 @@ class _Entry:
         pool = self.entry.get("pool", 0)
         if isinstance(pool, bool) or not isinstance(pool, int) or pool < 0:
             raise self.error(f"`pool` must be a number of sessions, 0 or more, got {pool!r}")
+        if kind == "host" and (pool or scope == "shared"):
+            raise self.error("a host pools its servers itself and gives every episode a session: no `pool`, no `scope`")
         if pool and kind == "python":
             raise self.error("`pool` is for servers that take long to start; an in-process one is made when needed")
         if pool and scope == "shared":

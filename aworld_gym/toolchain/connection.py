@@ -13,10 +13,11 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import AWorldGymError, InfraError, describe
-from aworld_gym.toolchain import compat, http, loop, messages
+from aworld_gym.toolchain import compat, hosted, http, loop, messages
 from aworld_gym.toolchain.config import ServerConfig, fill
 from aworld_gym.toolchain.inprocess import make_server
 from aworld_gym.toolchain.process import ServerProcess, streams
@@ -73,6 +74,7 @@ class Connection:
         self._kill = False
         self._process: ServerProcess | None = None
         self._session: Any = None
+        self._link: hosted.Link | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stop = asyncio.Event()
@@ -87,6 +89,8 @@ class Connection:
             ConfigError: it can never work as configured.
         """
         await compat.ready()  # importing `mcp` takes seconds on a busy machine, none of them the server's
+        if config.kind == "host":
+            return await hosted.open_somewhere(config, timeout, lambda one, left: cls._open(one, episode, left))
         if config.kind != "stdio":
             return await cls._open(config, episode, timeout)
         async with _starting():  # waiting for others to start does not count
@@ -99,7 +103,7 @@ class Connection:
             done, _ = await asyncio.wait((self._opened,), timeout=timeout)
             if not done:
                 raise self._failed(
-                    "session_timeout" if config.kind in ("http", "sse") else "server_start_failed",
+                    "session_timeout" if config.kind in ("http", "sse", "host") else "server_start_failed",
                     f"no MCP session within {timeout:g} s.",
                 )
             self._opened.result()
@@ -108,8 +112,16 @@ class Connection:
             raise
         return self
 
-    async def call(self, name: str, arguments: dict[str, Any], timeout: float) -> dict[str, Any]:
+    async def call(
+        self, name: str, arguments: dict[str, Any], timeout: float, progress: compat.Progress | None = None
+    ) -> dict[str, Any]:
         """Call a tool; the result as JSON (``content``, ``structuredContent``, ``isError``).
+
+        Args:
+            name: the tool's, as the server has it.
+            arguments: as they are sent.
+            timeout: seconds.
+            progress: told of the progress that the server reports.
 
         Raises:
             CallTimeout: no answer in time. The call was given up, and the server told so.
@@ -120,7 +132,7 @@ class Connection:
         counters.calls += 1
         noise = self._process.noise_lines if self._process is not None else 0
         # A task of its own: whatever cancels it is seen here, and one that cannot be stopped can be left behind.
-        task = asyncio.create_task(compat.call_tool(self._session, name, arguments))
+        task = asyncio.create_task(compat.call_tool(self._session, name, arguments, progress))
         self._calls.add(task)
         task.add_done_callback(self._call_done)
         try:
@@ -156,6 +168,30 @@ class Connection:
         error = None if ping.cancelled() else ping.exception()
         # that it does not know `ping` is an answer too
         return not ping.cancelled() and (error is None or self._meaning(error) is None)
+
+    async def deliver(self, workspace: Path) -> None:
+        """Bring the files of a workspace to where the server has its own: nothing to do, but for a host's.
+
+        Raises:
+            InfraError: the host did not take one.
+        """
+        if self._link is not None:
+            await self._link.upload(workspace)
+
+    async def listed(self, timeout: float) -> list[dict[str, Any]]:
+        """The tools that the server lists now.
+
+        Raises:
+            InfraError: it does not list them in time.
+        """
+        if self.dead is not None:
+            raise InfraError(self.dead.kind, self.dead.args[0], server=self.config.name, delivered=False)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._list(self._session)
+        except TimeoutError:
+            text = f"it did not list its tools within {timeout:g} s"
+            raise InfraError("session_timeout", text, server=self.config.name) from None
 
     async def unchanged(self, timeout: float) -> bool:
         """Whether the server still lists, in time, the tools it listed at first."""
@@ -263,9 +299,15 @@ class Connection:
             server = await make_server(config, self._episode.context)
             async with compat.in_process(server) as session:
                 yield session
+        elif config.kind == "host":
+            greeting = hosted.greeting(self._episode.public if self._episode is not None else {})
+            async with http.connect(config, self.broken, greeting) as (read, write, client):
+                async with compat.client_session(read, write) as session:
+                    async with hosted.Link(config, client).held(self.lost) as self._link:
+                        yield session
         else:
             async with (
-                http.connect(config, self.broken) as (read, write),
+                http.connect(config, self.broken) as (read, write, _),
                 compat.client_session(read, write) as session,
             ):
                 yield session
@@ -332,6 +374,8 @@ class Connection:
             protocol = compat.protocol_error(error)
             assert protocol is not None
             return {"content": [{"type": "text", "text": protocol[1]}], "isError": True}
+        if self.config.kind == "host" and failure.kind == "host_unreachable" and failure.delivered is False:
+            self.lost(failure)  # nobody listens there any more, so its sessions are gone: one elsewhere may do
         if failure.kind != "session_lost":  # a refusal, or a host that cannot be reached: the session may still be good
             raise failure from error
         self.clean = False

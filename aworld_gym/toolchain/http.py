@@ -12,7 +12,7 @@ import asyncio
 import functools
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,15 +22,17 @@ from aworld_gym.toolchain.jsontext import mended
 
 _BODY_CHARS = 500
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
+_LONGEST_WAIT_S = 60.0  # that a busy server can ask for
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 
 
-def new_client(config: Any, report: Callable[[InfraError], None]) -> Any:
+def new_client(config: Any, report: Callable[[InfraError], None], greeting: Mapping[str, Any] | None = None) -> Any:
     """An ``httpx`` (or ``httpx2``) client for one session.
 
     Args:
         config: the server's ``ServerConfig``.
         report: told of failures that no answer can carry (the old SSE transport has none).
+        greeting: goes into the ``_meta`` of the request that opens the session.
     """
     httpx = compat.api().httpx
     return _client_class()(
@@ -40,31 +42,34 @@ def new_client(config: Any, report: Callable[[InfraError], None]) -> Any:
         timeout=httpx.Timeout(config.timeout, read=config.sse_read_timeout, pool=None),
         verify=_ssl_context(),
         server=config.name,
-        streamable=config.kind == "http",
+        streamable=config.kind in ("http", "host"),
         report=report,
+        greeting=greeting,
     )
 
 
 @asynccontextmanager
-async def connect(config: Any, report: Callable[[InfraError], None]) -> AsyncIterator[tuple[Any, Any]]:
-    """The (read, write) pair of a session with an HTTP server; arguments as for :func:`new_client`.
+async def connect(
+    config: Any, report: Callable[[InfraError], None], greeting: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """The (read, write) pair of a session with an HTTP server, and its client; arguments as for :func:`new_client`.
 
     Replies may have any size, except over the old SSE transport with mcp 2.x, whose limit of 1 MiB is fixed.
     """
     mcp = compat.api()
-    if config.kind == "http":
+    if config.kind in ("http", "host"):
         # one reply may be larger than the SDK's limit of 1 MiB for an event
         options = {"max_sse_event_size": None} if mcp.v2 else {}
-        async with new_client(config, report) as client:
+        async with new_client(config, report, greeting) as client:
             async with mcp.streamable_http_client(config.url, http_client=client, **options) as (read, write, *_):
-                yield read, write
+                yield read, write, client
     else:
 
         def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
             return new_client(config, report)
 
         async with mcp.sse_client(config.url, httpx_client_factory=factory) as (read, write):
-            yield read, write
+            yield read, write, None
 
 
 @functools.cache
@@ -105,11 +110,26 @@ def _client_class() -> Any:
             await self._inner.aclose()
 
     class Client(httpx.AsyncClient):
-        def __init__(self, *, server: str, streamable: bool, report: Callable[[InfraError], None], **kwargs: Any):
+        def __init__(
+            self,
+            *,
+            server: str,
+            streamable: bool,
+            report: Callable[[InfraError], None],
+            greeting: Mapping[str, Any] | None,
+            **kwargs: Any,
+        ):
             super().__init__(**kwargs)
-            self._server, self._streamable, self._report = server, streamable, report
+            self._server, self._streamable, self._report, self._greeting = server, streamable, report, greeting
+            self.session_id: str | None = None
+
+        async def plainly(self, request: Any, **kwargs: Any) -> Any:
+            """``httpx``'s own ``send``, for requests that are not MCP."""
+            return await super().send(request, **kwargs)
 
         async def send(self, request: Any, **kwargs: Any) -> Any:
+            if self._greeting is not None and self.session_id is None and request.method == "POST":
+                request = _greeted(request, self._greeting)
             if self._streamable and request.method == "GET" and "last-event-id" not in request.headers:
                 # the stream for the server's own messages, none of which this client takes: spare the connection
                 return httpx.Response(405, request=request)
@@ -124,7 +144,9 @@ def _client_class() -> Any:
                 text = f"no answer from {_origin(request)}: {describe(error)}"
                 return self._answer(request, self._error("host_unreachable", text, delivered))
             if response.status_code >= 400:
-                return self._answer(request, self._error(*_refusal(request, response)), _rpc_code(response))
+                refused = self._error(*_refusal(request, response), _retry_after(response))
+                return self._answer(request, refused, _rpc_code(response))
+            self.session_id = response.headers.get("mcp-session-id") or self.session_id
             if self._streamable and request.method == "POST" and response.status_code < 300:
                 response = _mended(request, response)
                 wrong = _wrong(request, response)
@@ -149,10 +171,36 @@ def _client_class() -> Any:
         def _broken(self, request: Any, why: str) -> bytes:
             return _rpc_error(request, self._error("session_lost", f"{_origin(request)}: {why}"), None)
 
-        def _error(self, kind: str, text: str, delivered: bool | None = None) -> InfraError:
-            return InfraError(kind, text, server=self._server, delivered=delivered)
+        def _error(
+            self, kind: str, text: str, delivered: bool | None = None, retry_after_s: float | None = None
+        ) -> InfraError:
+            return InfraError(kind, text, server=self._server, delivered=delivered, retry_after_s=retry_after_s)
 
     return Client
+
+
+def _greeted(request: Any, greeting: Mapping[str, Any]) -> Any:
+    """The request that opens a session, with what the server is told at that time; any other as it is."""
+    body = json.loads(request.content)
+    if not isinstance(body, dict) or body.get("method") != "initialize":
+        return request
+    params = body.setdefault("params", {})
+    params["_meta"] = {**(params.get("_meta") or {}), **greeting}
+    headers = {k: v for k, v in request.headers.items() if k != "content-length"}
+    httpx = compat.api().httpx
+    return httpx.Request(
+        "POST", request.url, headers=headers, content=json.dumps(body).encode(), extensions=request.extensions
+    )
+
+
+def _retry_after(response: Any) -> float | None:
+    """Seconds after which a busy server asks to be tried again (one that names none: one second)."""
+    if response.status_code not in (429, 503):
+        return None
+    try:
+        return min(max(float(response.headers.get("retry-after", 1.0)), 0.0), _LONGEST_WAIT_S)
+    except ValueError:  # a date, of a clock that may not be ours
+        return 1.0
 
 
 def _is(response: Any, kind: str) -> bool:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from aworld_gym.errors import InfraError
+from aworld_gym.errors import INFRA_KINDS, InfraError
 from aworld_gym.toolchain import compat
 from aworld_gym.toolchain.jsontext import deeper, mended, outer_members
 
@@ -27,12 +27,22 @@ def failure(data: Any, server: str) -> InfraError | None:
     mark = data.get(_MARK) if isinstance(data, dict) else None
     if not isinstance(mark, dict):
         return None
-    return InfraError(mark["kind"], mark["message"], server=server, delivered=mark["delivered"])
+    kind = mark["kind"] if mark.get("kind") in INFRA_KINDS else "server_protocol"  # a host may be newer than we are
+    wait = mark.get("retry_after_s")
+    return InfraError(
+        kind,
+        str(mark.get("message")),
+        server=server,
+        delivered=False if mark.get("delivered") is False else None,
+        retry_after_s=wait if isinstance(wait, int | float) else None,
+    )
 
 
 def refusal(number: Any, error: InfraError, code: int | None = None) -> dict[str, Any]:
     """The answer (JSON) that stands in for the one that did not come to request ``number``."""
     mark = {"kind": error.kind, "message": error.args[0], "delivered": error.delivered}
+    if error.retry_after_s is not None:
+        mark["retry_after_s"] = error.retry_after_s
     details = {"code": _CODE if code is None else code, "message": error.args[0], "data": {_MARK: mark}}
     return {"jsonrpc": "2.0", "id": number, "error": details}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import InfraError, did_you_mean
-from aworld_gym.toolchain import content
+from aworld_gym.toolchain import compat, content
 from aworld_gym.toolchain.arguments import MAX_NAME_CHARS, Arguments, clip
 from aworld_gym.toolchain.connection import CallTimeout, Connection
 from aworld_gym.toolchain.stats import counters
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.2, 1.0)
 """Pauses before the retries of a call."""
+_checks: set[asyncio.Task[None]] = set()  # of servers whose call was given up
 _MAX_NAMES = 100  # of the tools there are, named to a model that called another
 
 
@@ -51,6 +52,8 @@ class ToolTable:
 
     schemas: tuple[dict[str, Any], ...]
     routes: Mapping[str, Route]
+    listed: tuple[dict[str, Any], ...] = ()
+    """The same tools as their servers list them, but for the name."""
 
 
 class Lease:
@@ -119,10 +122,16 @@ class Grant:
     Args:
         episode: its workspace.
         take_back: gives everything back.
+        table_of: the tools of its leases, as the model sees them.
     """
 
-    def __init__(self, episode: Episode, take_back: Callable[[Grant], Coroutine[Any, Any, None]]):
-        self.episode, self._take_back, self.pid = episode, take_back, os.getpid()
+    def __init__(
+        self,
+        episode: Episode,
+        take_back: Callable[[Grant], Coroutine[Any, Any, None]],
+        table_of: Callable[[Mapping[str, Lease]], ToolTable],
+    ):
+        self.episode, self._take_back, self._table_of, self.pid = episode, take_back, table_of, os.getpid()
         self.leases: dict[str, Lease] = {}
         self.table = ToolTable((), {})
         self._release: asyncio.Task[None] | None = None
@@ -131,6 +140,15 @@ class Grant:
     def released(self) -> bool:
         """Whether it has been, or is being, taken back."""
         return self._release is not None
+
+    async def refresh(self, timeout: float) -> None:
+        """List the servers' tools anew."""
+        leases = list(self.leases.values())
+        found = await asyncio.gather(*(lease.connection.listed(timeout) for lease in leases))
+        if any(lease.connection.tools != tools for lease, tools in zip(leases, found, strict=True)):
+            for lease, tools in zip(leases, found, strict=True):
+                lease.connection.tools = tools
+            self.table = self._table_of(self.leases)
 
     async def release(self) -> None:
         """Give everything back. Idempotent; goes on in the background if the caller is cancelled."""
@@ -203,11 +221,60 @@ class ToolSession:
         spent = time.perf_counter() - started
         return content.tool_result(raw, call_id=call_id, name=name, max_chars=limit, duration_s=spent)
 
+    async def deliver(self) -> None:
+        """Bring the workspace's files to tools that run elsewhere, on an environment host.
+
+        Raises:
+            InfraError: the host did not take one.
+        """
+        await asyncio.gather(*(lease.connection.deliver(self.workspace) for lease in self._grant.leases.values()))
+
+    @property
+    def table(self) -> ToolTable:
+        """The tools, with where each is found. Shared with other sessions: read-only."""
+        return self._grant.table
+
+    async def refresh(self) -> None:
+        """Ask the servers anew which tools they have.
+
+        Raises:
+            InfraError: one does not say.
+        """
+        await self._grant.refresh(self._limits.open_timeout_s)
+
+    async def forward(
+        self, name: str, arguments: dict[str, Any], progress: compat.Progress | None = None
+    ) -> dict[str, Any]:
+        """Call a tool on behalf of another client: arguments and result pass as they are.
+
+        Raises:
+            KeyError: there is no such tool.
+            CallTimeout: no answer in time.
+            InfraError: as :meth:`call`.
+        """
+        route = self._grant.table.routes[name]
+        try:
+            return await self._send(route, arguments, progress)
+        except asyncio.CancelledError:
+            check = asyncio.create_task(self._after_cancel(self._grant.leases[route.server]))
+            _checks.add(check)
+            check.add_done_callback(_checks.discard)
+            raise
+
+    async def _after_cancel(self, lease: Lease) -> None:
+        """Have a server replaced that does not answer any more, if that is why a call was given up."""
+        connection = lease.connection
+        if not self._grant.released and not await connection.alive() and not self._grant.released:
+            connection.broken(InfraError("session_timeout", "it stopped answering", server=connection.config.name))
+            connection.changes = 0  # whoever gave the call up goes on regardless
+
     async def aclose(self) -> None:
         """Close: idempotent, and goes on in the background if the caller is cancelled."""
         await self._grant.release()
 
-    async def _send(self, route: Route, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def _send(
+        self, route: Route, arguments: dict[str, Any], progress: compat.Progress | None = None
+    ) -> dict[str, Any]:
         """Call, and call again where that is certainly harmless, within the one deadline of a call."""
         if self._grant.released:
             raise InfraError("session_lost", "the tool session is closed", server=route.server, delivered=False)
@@ -222,7 +289,7 @@ class ToolSession:
             started = time.monotonic()
             connection.changes += changes  # sent, until the opposite is certain
             try:
-                return await connection.call(route.tool, arguments, left)
+                return await connection.call(route.tool, arguments, left, progress)
             except CallTimeout as timeout:
                 text = await self._after_timeout(route, lease, connection)
                 raise CallTimeout(f"{text} {timeout}".strip()) from None

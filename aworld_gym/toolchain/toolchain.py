@@ -121,7 +121,7 @@ class _Runtime:
         except BaseException:
             await self._pool.give_back(bundle)
             raise
-        grant = Grant(bundle.episode, self._take_back)
+        grant = Grant(bundle.episode, self._take_back, self._table_of)
         for name in (config.name for config in self._config.servers):  # in the order of the configuration
             reopen = partial(self._reopen, name, grant.episode)
             grant.leases[name] = Lease(connections[name], shared=name in self._shared, reopen=reopen)
@@ -179,6 +179,7 @@ class _Runtime:
         else:
             await lost.aclose(kill=True)
             lease.connection = await self._open(name, episode)
+            await lease.connection.deliver(episode.workspace)
         if not same_tools(lease.connection.tools, lost.tools):
             raise InfraError("tools_unavailable", "its tools changed while an episode used them", server=name)
 
@@ -207,12 +208,13 @@ def _build_table(
                 raise ConfigError(
                     f"`tools` asks for {name!r}, which no server offers; there are {names}.{did_you_mean(name, names)}"
                 )
-    schemas, routes = [], {}
+    schemas, routes, as_listed = [], {}, []
     for name, (server, tool) in zip(names, offered, strict=True):
         if wanted is not None and name not in wanted:
             continue
         schema = openai_tool(name, tool)
         schemas.append(schema)
+        as_listed.append({**tool, "name": name})
         hints = tool.get("annotations")
         hints = hints if isinstance(hints, Mapping) else {}
         read_only = hints.get("readOnlyHint") is True
@@ -223,7 +225,7 @@ def _build_table(
             read_only=read_only,
             repeatable=read_only or hints.get("idempotentHint") is True,
         )
-    return ToolTable(tuple(schemas), routes)
+    return ToolTable(tuple(schemas), routes, tuple(as_listed))
 
 
 def _offered(config: ServerConfig, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ MINI_TOOLS = ("list_files", "read_table", "calculate", "submit_answer")
 MINI_LIMITS = Limits(max_turns=5, max_calls_per_turn=4)
 
 PRESETS = ("mini",)
+WHERE = ("remote", "embedded")
+"""What ``toolchain`` may be besides a config."""
 
 
 class GaiaEnv(ToolEnv):
@@ -62,7 +64,9 @@ class GaiaEnv(ToolEnv):
             Strict where None, and official with ``dataset``.
         sandbox: how ``run_python`` is confined: ``"auto"`` (the best this system offers, else the tool refuses) or
             ``"none"`` (not at all; only for code you trust).
-        toolchain: an ``mcpServers`` config to use instead of the embedded server.
+        toolchain: an ``mcpServers`` config to use instead of the embedded server; or ``"remote"``, the environment host
+            that ``MCP_SERVER_URL`` (one or several) and ``MCP_SERVER_TOKEN`` name, in the environment or in ``.env``;
+            or ``"embedded"``, the server in this process. None: the host if ``MCP_SERVER_URL`` is set, else the latter.
         system_prompt: the system message; a short instruction by default, none with ``preset="mini"``.
         limits: as for :class:`~aworld_gym.env.ToolEnv`; by default 40 turns (60 with ``dataset``, five with
             ``preset="mini"``).
@@ -108,13 +112,19 @@ class GaiaEnv(ToolEnv):
             raise ConfigError("preset='mini' has its own level-1 tasks: leave level and templates out")
         if mini:
             tools, limits = tools or MINI_TOOLS, limits or MINI_LIMITS
-        server: dict[str, Any] = {
+        remote = _host(toolchain, mini=mini)
+        server: dict[str, Any] = remote or {
             "python": "envs.gaia.server:make_server",
             "kwargs": {"sandbox": sandbox, "compact": mini},
         }
+        toolchain = None if toolchain in WHERE else toolchain
         if dataset is not None:
             server["tools"] = _without_local_web()
-        added, names = _added(servers, distractor_tools)
+        added, names = _added(servers, distractor_tools, on_host=remote is not None)
+        if remote is not None:
+            server["servers"] = ["gaia", *(servers or ())]
+            if servers and "tools" in server:
+                server["tools"] = [*server["tools"], *names[: len(names) - distractor_tools]]
         if added and toolchain is not None:
             raise ConfigError(
                 "servers and distractor_tools add to the embedded server, which toolchain= replaces: put what you want "
@@ -158,14 +168,39 @@ def _tasks(
     return GaiaTasks(split, level=level, world=world, templates=templates, scorer=scorer or "strict")
 
 
-def _added(servers: Sequence[str] | None, distractor_tools: int) -> tuple[dict[str, Any], list[str]]:
-    """The entries of the servers beside the embedded one, and the names of their tools."""
+def _host(toolchain: Any, *, mini: bool) -> dict[str, Any] | None:
+    """The entry of the environment host, if one is to be used."""
+    from envs.gaia.servers.settings import Settings
+
+    if toolchain is not None and toolchain != "remote":
+        return None
+    settings = Settings.load()
+    url, token = settings.get("MCP_SERVER_URL"), settings.get("MCP_SERVER_TOKEN")
+    if not url:
+        if toolchain is None:
+            return None
+        raise ConfigError("toolchain='remote' needs MCP_SERVER_URL, the address of an environment host (and its token)")
+    if mini:
+        raise ConfigError(
+            "preset='mini' has terse tools of its own, which no host serves: say toolchain='embedded', or unset "
+            "MCP_SERVER_URL"
+        )
+    if not token:
+        raise ConfigError("MCP_SERVER_URL is set and MCP_SERVER_TOKEN is not: a host prints its token when it starts")
+    return {"type": "aworld-host", "url": url, "token": token, "toolchain": "gaia"}
+
+
+def _added(
+    servers: Sequence[str] | None, distractor_tools: int, *, on_host: bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """The entries of the servers beside the embedded one, and the names of their tools; a host has its own entries."""
     entries: dict[str, Any] = {}
     names: list[str] = []
     if servers is not None:
         from envs.gaia.servers import catalog
 
-        entries, names = catalog.config(servers), catalog.tool_names(servers)
+        names = catalog.tool_names(servers)
+        entries = {} if on_host else catalog.config(servers)
     if distractor_tools != 0:
         from envs.gaia import distractors
 

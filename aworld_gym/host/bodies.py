@@ -1,0 +1,97 @@
+"""Reading requests and sending replies at the ASGI level, with a limit on what is read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Message, Receive
+
+INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
+
+
+class TooLarge(Exception):
+    """A request's body is larger than is taken."""
+
+
+async def read(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes | None:
+    """A request's body; None if its sender left before its end.
+
+    Raises:
+        TooLarge: it is longer than ``limit`` bytes; no more than that was kept.
+    """
+    declared = headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise TooLarge
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise TooLarge
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def gone(receive: Receive) -> None:
+    """Return when the sender of a request, whose body was read, is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives a body again that was read."""
+    pending = [body]
+
+    async def again() -> Message:
+        if pending:
+            return {"type": "http.request", "body": pending.pop(), "more_body": False}
+        return await receive()
+
+    return again
+
+
+def dumped(value: Any) -> bytes:
+    """JSON in UTF-8, whatever halves of surrogate pairs a server sent."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON reply."""
+    return Response(dumped(value), status, media_type="application/json", headers=dict(headers or {}))
+
+
+def rpc_error(number: Any, code: int, text: str, data: Any = None) -> dict[str, Any]:
+    """A JSON-RPC error."""
+    error = {"code": code, "message": text} | ({} if data is None else {"data": data})
+    return {"jsonrpc": "2.0", "id": number, "error": error}
+
+
+async def either(work: asyncio.Task[Any], receive: Receive) -> bool:
+    """Wait for ``work``, or for the sender of the request to go; False, and ``work`` cancelled, where that came first.
+
+    ``work`` has ended when this returns.
+    """
+    watch = asyncio.create_task(gone(receive))
+    try:
+        await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return True
+        work.cancel()
+        await asyncio.wait((work,))
+        return False
+    except asyncio.CancelledError:
+        work.cancel()
+        await asyncio.wait((work,))
+        raise
+    finally:
+        watch.cancel()

@@ -1,0 +1,118 @@
+"""``PUT /workspace/<path>``: a file of the task into the session's own directory; ``GET`` brings one back."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from aworld_gym.host.bodies import TooLarge, read, reply
+from aworld_gym.host.endpoint import SESSION_HEADER
+from aworld_gym.host.metrics import HostMetrics
+from aworld_gym.host.sessions import Sessions
+from aworld_gym.host.settings import HostSettings
+from aworld_gym.toolchain import threads
+from aworld_gym.toolchain.hosted import FILES_PATH
+
+MAX_PATH_CHARS = 1024
+MAX_DEPTH = 16
+
+
+class Files:
+    """The endpoint of a session's files.
+
+    Args:
+        settings: the host's.
+        sessions: where sessions live.
+        metrics: where bytes are counted.
+    """
+
+    def __init__(self, settings: HostSettings, sessions: Sessions, metrics: HostMetrics):
+        self._settings, self._sessions, self._metrics = settings, sessions, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        response = await self._answer(scope, receive)
+        if response is not None:
+            await response(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+        headers = Headers(scope=scope)
+        session = self._sessions.find(headers.get(SESSION_HEADER, ""), scope["claims"].subject)
+        if session is None:
+            return _no(404, f"no such session; name one in {SESSION_HEADER}")
+        parts = scope["path"].removeprefix(FILES_PATH).split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts) or len(parts) > MAX_DEPTH:
+            return _no(400, "the path must be one of a file inside the workspace")
+        if len(scope["path"]) > MAX_PATH_CHARS or any(len(os.fsencode(part)) > 255 for part in parts):
+            return _no(400, "the path is too long")
+        if scope["method"] not in ("PUT", "GET"):
+            return _no(405, "use PUT or GET")
+        with session.used():
+            if scope["method"] == "GET":
+                limit = self._settings.max_file_bytes
+                content = await threads.files.run(_read, session.tools.workspace, parts, limit)
+                return _no(404, "no such file") if content is None else Response(content)
+            limit = min(self._settings.max_file_bytes, self._settings.max_workspace_bytes - session.uploaded)
+            try:
+                body = await read(receive, headers, limit)
+            except TooLarge:
+                size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
+                return _no(413, f"a file may have {size} bytes, and a session's files {all_files} together")
+            if body is None:
+                return None
+            session.uploaded += len(body)
+            try:
+                await threads.files.run(_write, session.tools.workspace, parts, body)
+            except OSError as error:
+                return _no(409, f"the file cannot be written: {error.strerror}")
+            self._metrics.uploaded.inc(len(body))
+            return Response(status_code=204)
+
+
+def _no(status: int, reason: str) -> Response:
+    return reply({"error": reason}, status)
+
+
+def _write(workspace: Path, parts: list[str], content: bytes) -> None:
+    """Write a file. No symbolic link is followed: tools may have put some there."""
+    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            try:
+                os.mkdir(part, dir_fd=folder)
+            except FileExistsError:
+                pass
+            folder = _enter(folder, part)
+        file = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+        with open(file, "wb") as out:
+            out.write(content)
+    finally:
+        os.close(folder)
+
+
+def _read(workspace: Path, parts: list[str], limit: int) -> bytes | None:
+    """A regular file's content; None where there is none, or it is larger than ``limit``."""
+    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            folder = _enter(folder, part)
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        with open(file, "rb") as found:
+            state = os.fstat(found.fileno())
+            return found.read() if stat.S_ISREG(state.st_mode) and state.st_size <= limit else None
+    except OSError:
+        return None
+    finally:
+        os.close(folder)
+
+
+def _enter(folder: int, name: str) -> int:
+    """The descriptor of a folder within ``folder``, which is closed."""
+    inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    os.close(folder)
+    return inner
