@@ -30,7 +30,7 @@ def rollout_rows(
     from verl.utils.dataset.rl_dataset import RLHFDataset
     from verl.workers.rollout.replica import TokenOutput
 
-    from adapters.verl.run import verl_config
+    from adapters.verl.config import verl_config
 
     lengths = {"data.max_prompt_length": 1 << 20, "data.max_response_length": max_tokens}
     config, _ = verl_config("", Path("."), overrides=lengths)

@@ -8,7 +8,7 @@ import gymnasium as gym
 
 import aworld_gym  # noqa: F401 - registers envs
 from adapters.common import EVAL_SEEDS, env_spec
-from adapters.verl.run import write_rows
+from adapters.verl.config import write_rows
 
 
 def main() -> None:

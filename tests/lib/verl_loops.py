@@ -12,7 +12,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from adapters.verl.agent_loop import EnvAgentLoop
-from adapters.verl.run import verl_config
+from adapters.verl.config import verl_config
 
 
 class ScriptedServers:

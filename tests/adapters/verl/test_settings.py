@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -18,7 +19,8 @@ from say_env import ENV_ID
 from adapters import verl
 from adapters.common import TurnwiseOptions
 from adapters.verl import cpu, plugin
-from adapters.verl.run import _metrics, collect, verl_config, write_agent, write_rows
+from adapters.verl.config import verl_config, write_agent, write_rows
+from adapters.verl.run import _environment, _final, _metrics, collect
 from aworld_gym.errors import ConfigError
 from aworld_gym.wrappers import RewardShaping
 
@@ -44,7 +46,7 @@ def test_what_the_adapter_sets_is_said_and_the_rest_is_verls(tmp_path, caplog):
 def test_a_gpu_run_never_imports_the_cpu_module(tmp_path):
     code = (
         "import sys, torch; torch.accelerator.is_available = lambda: True\n"
-        "from pathlib import Path\nfrom adapters.verl.run import verl_config\n"
+        "from pathlib import Path\nfrom adapters.verl.config import verl_config\n"
         f"cfg, env = verl_config('m', Path({str(tmp_path)!r}), {{'actor_rollout_ref.rollout.name': 'vllm'}})\n"
         "assert 'adapters.verl.cpu' not in sys.modules, 'imported'\n"
         "r = cfg.actor_rollout_ref.rollout\n"
@@ -207,8 +209,6 @@ class TestTheRun:
         def start(run_ppo, stall_s=30.0, **settings):
             monkeypatch.setattr(main_ppo, "run_ppo", run_ppo)
             cfg, environment = verl_config("m", tmp_path, overrides=small | settings)
-            for name in environment:  # the run sets them for good
-                monkeypatch.setenv(name, environment[name])
             run._run(cfg, environment, tmp_path, stall_s)
 
         return start
@@ -249,6 +249,20 @@ class TestTheRun:
 
 
 def test_without_a_checkpoint_there_is_no_final(tmp_path, caplog):
-    from adapters.verl.run import _final
-
     assert _final(tmp_path) == tmp_path / "checkpoints" and "there is no final/" in caplog.text
+
+
+def test_numbers_that_yaml_reads_as_text(tmp_path):
+    (tmp_path / "c.yaml").write_text("actor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\ntrainer: {save_freq: often}\n")
+    with pytest.raises(ConfigError, match="trainer.save_freq='often'"):
+        verl_config("m", tmp_path, tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text("actor_rollout_ref: {actor: {optim: {lr: 1e-6}}}\n")
+    assert verl_config("m", tmp_path, tmp_path / "c.yaml")[0].actor_rollout_ref.actor.optim.lr == 1e-6
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch):
+    monkeypatch.setenv("VERL_A", "before")
+    with _environment({"VERL_A": "a", "VERL_B": "b", "PYTHONPATH": "/nowhere"}):
+        assert (os.environ["VERL_A"], os.environ["VERL_B"]) == ("a", "b")
+        assert os.environ.get("PYTHONPATH") != "/nowhere"
+    assert os.environ["VERL_A"] == "before" and "VERL_B" not in os.environ
