@@ -222,12 +222,12 @@ class Composition:
                 return table, row
         raise Reject("no entity fits")
 
-    def revised(self, *kinds: str) -> tuple[Table, Row]:
-        """An entity with revisions of a column of one of these kinds (any where none is given)."""
+    def revised(self, *kinds: str, least: int = 2) -> tuple[Table, Row]:
+        """An entity with ``least`` entries or more for a column of one of these kinds (any where none is given)."""
 
         def fit(table: Table, row: Row) -> bool:
             revisions = self.draft.world.history(table.name, row["name"])
-            return len(revisions) > 1 and (not kinds or table.column(revisions[0].column).kind in kinds)
+            return len(revisions) >= least and (not kinds or table.column(revisions[0].column).kind in kinds)
 
         return self.pick(fit)
 

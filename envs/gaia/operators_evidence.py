@@ -60,12 +60,6 @@ def revised_on(draft: Draft, entity: Term, table: Table) -> Term:
     return Term("date", revision.date, said, steps, entity.needs | {history_url(table.name, entity.value)})
 
 
-def revised_column(draft: Draft, table: Table, row: Row) -> Column | None:
-    """The attribute of an entity that has revisions; None where nothing was revised."""
-    revisions = draft.world.history(table.name, row["name"])
-    return table.column(revisions[0].column) if revisions else None
-
-
 def between_revisions(draft: Draft, table: Table, row: Row) -> tuple[str, str]:
     """Two days, the day of an entry and that of the next one: on those between, the former's value stood.
 

@@ -53,7 +53,7 @@ def same_day(draft: Draft) -> Question:
     """How far two entities' numbers lay apart on one day, by what the atlas gave then."""
 
     def shape(c: Composition, depth: int) -> Term:
-        table, row = c.revised("int")
+        table, row = c.revised("int", least=3)
         first, last = between_revisions(c.draft, table, row)
         when = day_between(c.draft, first, last)
 
@@ -61,7 +61,7 @@ def same_day(draft: Draft) -> Question:
             revisions = c.draft.world.history(one.name, other["name"])
             return (
                 other is not row
-                and len(revisions) > 1
+                and len(revisions) > 2
                 and one.column(revisions[0].column).kind == "int"
                 and revisions[0].date < when < revisions[-1].date
             )

@@ -27,7 +27,7 @@ def revision_day(draft: Draft) -> Question:
     """A chain to an entity, a chain to a day, and what the atlas gave for the one on the other."""
 
     def shape(c: Composition, depth: int) -> Term:
-        table, row = c.revised()
+        table, row = c.revised(least=3)
         entity = c.short("entity", c.entity(depth, table, row), words=CLAUSE)
         first, last = between_revisions(c.draft, table, row)
         day = c.day(day_between(c.draft, first, last), differs=lambda other: not first <= other <= last)
@@ -88,7 +88,7 @@ def two_histories(draft: Draft) -> Question:
     """What the atlas gave for one entity on the day when it last revised another one."""
 
     def shape(c: Composition, depth: int) -> Term:
-        table, row = c.revised()
+        table, row = c.revised(least=3)
         first, last = between_revisions(c.draft, table, row)
         other_table, other = c.pick(
             lambda one, entity: entity is not row and _revised_within(c, one, entity, first, last)
