@@ -84,8 +84,9 @@ class EnvGRPOTrainer(GRPOTrainer):
         self.scheduler.items = {sample.request_id: item for sample, item in zip(samples, items, strict=True)}
         self.scheduler.version = str(step)
         try:
-            for start in range(0, len(samples), SETTINGS.rollout.concurrency):
-                some = samples[start : start + SETTINGS.rollout.concurrency]
+            at_once = self.scheduler.options.concurrency
+            for start in range(0, len(samples), at_once):
+                some = samples[start : start + at_once]
                 done += super()._infer_single_or_multi_turn(some, request_config, is_global_inputs)
         finally:
             invoke_async_hook(self.scheduler.sweep())
