@@ -176,7 +176,7 @@ def evaluate(
             **metrics.summary(),
             "seeds": list(range(seed, seed + seeds)),
             "group_size": group_size,
-            "tape": {"record": record, "replay": replay, "cache": cache} if record or replay or cache else None,
+            "tape": _given(record=record, replay=replay, cache=cache),
             "wall_s": round(time.monotonic() - began, 3),
             "episodes_path": str(output / "episodes.jsonl") if output else None,
         }
@@ -237,6 +237,10 @@ app.command()(rescore)
 app.command()(synth)
 app.command()(serve)
 app.command()(token)
+
+
+def _given(**paths: Path | None) -> dict[str, str] | None:
+    return {name: str(path) for name, path in paths.items() if path is not None} or None
 
 
 def _setting(choice: EnvChoice, policy: str, options: dict[str, Any]) -> dict[str, Any]:
