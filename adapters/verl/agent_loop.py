@@ -18,6 +18,7 @@ import logging
 import math
 import time
 import uuid
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,18 +79,18 @@ class EnvAgentLoop(AgentLoopBase):
             sampling_params: verl's, for the sampler.
             **row: the dataset's row, and verl's ``session_id`` and ``global_steps``.
         """
-        times = {"generate": 0.0, "all": -time.monotonic()}
+        times, played, error = {"generate": 0.0, "all": 0.0}, None, None
         versions: list[int] = []
-        played, error = None, None
-        attempts = self.options.retries + 1
-        try:
-            async with _gate(self.options.concurrency):
-                async with asyncio.timeout(attempts * self.options.deadline_s + SETTLE_S):
+        longest = (self.options.retries + 1) * self.options.deadline_s + SETTLE_S
+        async with _gate(self.options.concurrency):
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(longest):
                     played = await self._play(sampling_params, row, times, versions)
-        except Exception as failure:
-            log.exception("an episode is left out of loss and baseline: %s", where(row))
-            error = f"{type(failure).__name__}: {failure}"
-        times["all"] += time.monotonic()
+            except Exception as failure:
+                log.exception("an episode is left out of loss and baseline: %s", where(row))
+                error = f"{type(failure).__name__}: {failure}"
+            times["all"] = time.monotonic() - began
         return self._output(row, played, error, times, versions)
 
     async def _play(
@@ -106,7 +107,7 @@ class EnvAgentLoop(AgentLoopBase):
             item,
             max_tokens=rollout.response_length,
             max_turn_tokens=self.options.max_turn_tokens,
-            max_context=rollout.prompt_length + rollout.response_length,
+            max_context=min(rollout.prompt_length + rollout.response_length, rollout.get("max_model_len") or math.inf),
             retries=self.options.retries,
             deadline_s=self.options.deadline_s,
             journal=None if self.output_dir is None else _journal(self.output_dir, name),
@@ -120,10 +121,11 @@ class EnvAgentLoop(AgentLoopBase):
                 params = {**sampling, "stop_token_ids": sorted(codec.stop_ids), "max_tokens": request.limit}
                 if rollout.name == CPU_ROLLOUT:  # that sampler is reproducible, whatever the order of its requests
                     params["seed"] = _seed(rollout.get("seed", 0), group, item.sample, attempt, turn)
-                times["generate"] -= time.monotonic()
-                ids, logprobs = await self._sample(request_id, request, params, versions)
-                times["generate"] += time.monotonic()
-                turn += 1
+                began, turn = time.monotonic(), turn + 1
+                try:
+                    ids, logprobs = await self._sample(request_id, request, params, versions)
+                finally:
+                    times["generate"] += time.monotonic() - began
                 request = await episode.sampled(ids, logprobs)
             return episode.result
 
@@ -154,8 +156,8 @@ class EnvAgentLoop(AgentLoopBase):
         if kept.logprobs is None and self.rollout_config.calculate_log_probs:
             kept, error = nothing, error or "the rollout server gave no log-probabilities, or not for every id"
         valid = kept.valid and any(kept.mask)  # without an id to train on, verl could not tell it from an invalid one
-        metrics = {"env/invalid": 1.0, "env/retried": 0.0} if played is None else episode_metrics(played)
-        metrics["env/invalid"] = float(not valid)
+        retried = 0.0 if played is None else played.attempts - 1.0
+        metrics = episode_metrics(played) if valid and played else {"env/invalid": 1.0, "env/retried": retried}
         steps = versions or [int(row.get("global_steps", 0))]
         env_s = times["all"] - times["generate"]
         if self.output_dir is not None:
@@ -218,7 +220,7 @@ def where(row: Mapping[str, Any]) -> str:
 # verl builds a loop for every episode; what is worth keeping is kept here.
 
 _codecs: dict[int, tuple[Any, ChatCodec]] = {}
-_gates: dict[tuple[int, int], asyncio.Semaphore] = {}
+_gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, asyncio.Semaphore]] = weakref.WeakKeyDictionary()
 _journals: dict[Path, Journal] = {}
 
 
@@ -235,8 +237,8 @@ def keep_codec(codec: ChatCodec, tokenizer: Any = None) -> None:
 
 
 def _gate(concurrency: int) -> asyncio.Semaphore:
-    key = id(asyncio.get_running_loop()), concurrency
-    return _gates.setdefault(key, asyncio.Semaphore(concurrency))
+    here = _gates.setdefault(asyncio.get_running_loop(), {})
+    return here.setdefault(concurrency, asyncio.Semaphore(concurrency))
 
 
 def _journal(folder: Path, name: str) -> Journal:

@@ -135,7 +135,6 @@ class EnvTrainer(PPOTrainerSync):
         self.measured = bool(mask.any())
         correction = self.config.algorithm.get("rollout_correction")
         if not self.measured:
-            log.error("step %d: no episode of the batch is a measurement; the weights stay", self.global_steps)
             with open_dict(self.config):  # verl's correction asserts that there is something to correct
                 self.config.algorithm.rollout_correction = None
         elif "rollout_log_probs" in data.keys() and not (correction and correction.get("bypass_mode")):
@@ -160,4 +159,14 @@ class EnvTrainer(PPOTrainerSync):
             for name, value in row.get("reward_extra_info", {}).items():
                 sums[name].append(value)
         metrics |= {name: float(np.mean(values)) for name, values in sums.items() if name.startswith("env/")}
+        if lost := int(sum(sums["env/invalid"])):
+            log.log(
+                logging.WARNING if self.measured else logging.ERROR,
+                "step %d: %d of %d episodes are no measurement and are left out of loss and baseline%s; rows.*.jsonl "
+                "in the output folder says why",
+                self.global_steps,
+                lost,
+                len(played),
+                "" if self.measured else ": the weights stay as they are",
+            )
         return super()._compute_metrics(batch, metrics, *args, **kwargs)

@@ -179,6 +179,7 @@ async def test_a_sampler_that_fails_never_raises_and_closes_the_env(worker, code
     assert output.response_mask == [0]
     (row,) = rows(tmp_path)
     assert not row["valid"] and row["error"] and row["outcome"] == "infra_failure"
+    assert row["metrics"] == {"env/invalid": 1.0, "env/retried": 0.0} and row["generate_s"] >= 0 and row["env_s"] >= 0
     assert "left out of loss and baseline: step 3, seed 0, sample 0" in caplog.text
 
 
