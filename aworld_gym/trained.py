@@ -75,7 +75,8 @@ class TrainedRow:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> TrainedRow:
         """The row that ``to_dict`` gave ``data`` for."""
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in data.items()})
+        fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        return cls(**fields)
 
 
 class RolloutRows(Protocol):

@@ -22,7 +22,7 @@ from adapters.common import RolloutOptions, TrainResult
 
 if TYPE_CHECKING:
     from adapters.trl.rollouts import TrlSpec
-    from adapters.trl.rows import rollout_rows
+    from adapters.trl.parity import rollout_rows
     from adapters.trl.run import spec, train
     from adapters.trl.trainer import EnvGRPOTrainer
 
@@ -35,6 +35,6 @@ def __getattr__(name: str) -> Any:
     from adapters.trl import _private
 
     _private.require_trl()
-    from adapters.trl import rollouts, rows, run, trainer
+    from adapters.trl import parity, rollouts, run, trainer
 
-    return getattr({"EnvGRPOTrainer": trainer, "TrlSpec": rollouts, "rollout_rows": rows}.get(name, run), name)
+    return getattr({"EnvGRPOTrainer": trainer, "TrlSpec": rollouts, "rollout_rows": parity}.get(name, run), name)
