@@ -63,6 +63,7 @@ def verl_config(
         f"{trainer}.val_before_train": False,
         f"{trainer}.save_freq": 1_000_000_000,  # after the last step
         f"{trainer}.test_freq": 1_000_000_000 if evaluates else -1,
+        f"{rollout}.name": "vllm",  # verl has no default
         f"{rollout}.calculate_log_probs": True,
         "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra", "hf_model"],
     }

@@ -20,12 +20,11 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 
 from adapters.common import THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm
 from adapters.credit import turn_advantages
-from adapters.versions import require, require_names
+from adapters.verl import TESTED, require_verl
+from adapters.versions import require_names
 
 log = logging.getLogger(__name__)
 
-TESTED = ("0.9.1",)
-"""Versions of verl that the tests of this package pass with."""
 PRIVATE = ("_compute_advantage", "_update_actor", "_compute_metrics")
 """Methods of verl's trainer that are overridden."""
 ESTIMATORS = {"episode": "aworld_episode", "step": "aworld_step"}
@@ -33,7 +32,7 @@ ESTIMATORS = {"episode": "aworld_episode", "step": "aworld_step"}
 TRAINER = "aworld_sync"
 """The trainer below, for ``trainer.v1.trainer_mode``: verl's ``sync``."""
 
-require("verl", "verl", TESTED)
+require_verl()
 require_names(PPOTrainerSync, PRIVATE, "verl", TESTED)
 
 

@@ -105,7 +105,7 @@ def train(
     output_dir.mkdir(parents=True, exist_ok=True)
     per_step, steps = int(cfg.data.train_batch_size), cfg.trainer.total_training_steps
     seeds = task_seeds(
-        tasks if tasks is not None else per_step * int(steps) if steps else DEFAULT_TASKS,
+        tasks if tasks is not None else per_step * int(steps) if steps else max(per_step, DEFAULT_TASKS),
         int(cfg.data.get("seed") or 0) * SEEDS_PER_RUN,
     )
     if len(seeds) < per_step:

@@ -21,7 +21,7 @@ from adapters.common import TurnwiseOptions
 from adapters.verl import cpu, plugin
 from adapters.verl.config import verl_config, write_agent, write_rows
 from adapters.verl.run import _environment, _final, _metrics, collect
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, MissingDependencyError
 from aworld_gym.wrappers import RewardShaping
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def test_a_gpu_run_never_imports_the_cpu_module(tmp_path):
     code = (
         "import sys, torch; torch.accelerator.is_available = lambda: True\n"
         "from pathlib import Path\nfrom adapters.verl.config import verl_config\n"
-        f"cfg, env = verl_config('m', Path({str(tmp_path)!r}), {{'actor_rollout_ref.rollout.name': 'vllm'}})\n"
+        f"cfg, env = verl_config('m', Path({str(tmp_path)!r}))\n"
         "assert 'adapters.verl.cpu' not in sys.modules, 'imported'\n"
         "r = cfg.actor_rollout_ref.rollout\n"
         "print(env['VERL_USE_EXTERNAL_MODULES'], r.name, r.dtype, cfg.trainer.n_gpus_per_node, 'VERL_PLATFORM' in env)"
@@ -266,3 +266,17 @@ def test_the_environment_is_left_as_it_was(monkeypatch):
         assert (os.environ["VERL_A"], os.environ["VERL_B"]) == ("a", "b")
         assert os.environ.get("PYTHONPATH") != "/nowhere"
     assert os.environ["VERL_A"] == "before" and "VERL_B" not in os.environ
+
+
+def test_without_verl_or_what_it_needs(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    def none(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "msgspec" else name)
+    with pytest.raises(MissingDependencyError, match=r"needs msgspec, which it does not declare.*aworld-gym\[verl\]"):
+        _ = verl.train
+    monkeypatch.setattr("importlib.metadata.version", none)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'aworld-gym\[verl\]'"):
+        _ = verl.train
