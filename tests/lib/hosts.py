@@ -19,6 +19,7 @@ from aworld_gym.host.server import Host
 from aworld_gym.toolchain import Toolchain, load_config, loop
 from aworld_gym.types import Limits
 
+sys.path.append(str(SERVERS))  # a host may be made before a test's own fixtures
 SECRET = "a secret of the tests that is long enough to sign with"
 BASIC = {"mcpServers": {"basic": {"python": "basic:make"}}}
 

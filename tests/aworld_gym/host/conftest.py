@@ -6,15 +6,13 @@ import time
 
 import psutil
 import pytest
-from tool_servers import SERVERS
 
 from aworld_gym.toolchain import close_idle, loop, stats
 
 
 @pytest.fixture(autouse=True)
-def no_leaks(monkeypatch):
+def no_leaks():
     """Every test leaves all sessions closed and no process behind."""
-    monkeypatch.syspath_prepend(str(SERVERS))
     before = open_counts(), living_children()
     yield
     loop.run(close_idle(), timeout=60)

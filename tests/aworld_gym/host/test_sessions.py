@@ -1,0 +1,284 @@
+"""Slots, the queue for them, and how sessions end: by their client, without it, and with the host."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+from hosts import host_here, session_at
+from tool_servers import on_loop
+
+from aworld_gym.errors import InfraError
+from aworld_gym.toolchain import loop
+
+OPENING = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}},
+}
+
+
+def raw(running):
+    """An HTTP client that does what it is told and no more."""
+    headers = {"authorization": f"Bearer {running.token}", "accept": "application/json, text/event-stream"}
+    return httpx2.AsyncClient(base_url=running.address, headers=headers, timeout=20)
+
+
+async def opened(client):
+    """A session of a client that holds no stream; its headers."""
+    reply = await client.post("/mcp", json=OPENING)
+    assert reply.status_code == 200, reply.text
+    headers = {"mcp-session-id": reply.headers["mcp-session-id"]}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await client.post("/mcp", json=ready, headers=headers)).status_code == 202
+    return headers
+
+
+async def ping(client, headers):
+    return (await client.post("/mcp", json={"jsonrpc": "2.0", "id": 2, "method": "ping"}, headers=headers)).status_code
+
+
+async def until(condition, seconds=10.0):
+    """Wait for something; the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it did not happen in time"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+def playing(test, **settings):
+    """Run ``test(running)`` against a host with these settings."""
+    with host_here(**settings) as running:
+        return loop.run(test(running), timeout=60)
+
+
+def number(running, name, **labels):
+    return running.host.metrics.registry.get_sample_value(f"aworld_host_{name}", labels) or 0.0
+
+
+def test_who_comes_when_all_is_taken_waits_and_then_is_sent_away():
+    async def test(running):
+        async with raw(running) as client:
+            one, _ = await opened(client), await opened(client)
+            third = asyncio.create_task(opened(client))
+            await until(lambda: number(running, "queue") == 1)
+            fourth = await client.post("/mcp", json=OPENING)
+            assert (fourth.status_code, fourth.headers["retry-after"]) == (503, "2")
+            assert "the queue is full" in fourth.json()["error"]["message"]
+            assert (await client.delete("/mcp", headers=one)).status_code == 200
+            assert await ping(client, await third) == 200  # it has the slot that became free
+            fifth = await client.post("/mcp", json=OPENING)
+            assert fifth.status_code == 503 and "none became free" in fifth.json()["error"]["message"]
+            assert number(running, "sessions", toolchain="basic") == 2
+            assert [number(running, "refused_total", why=w) for w in ("queue_full", "queue_timeout")] == [1, 1]
+
+    playing(test, max_sessions=2, queue=1, queue_wait_s=0.7)
+
+
+def test_our_client_comes_again_until_there_is_room():
+    async def test(running):
+        async with session_at(running) as first:
+            assert (await first.call("1", "add", {"a": 1})).text == "2"
+            second = asyncio.create_task(later(running))
+            await until(lambda: number(running, "refused_total", why="queue_full") >= 1)
+            assert not second.done()
+        assert await second == "3"
+        with pytest.raises(InfraError, match="sessions are taken") as caught:
+            async with session_at(running), session_at(running, open_timeout_s=1.0):
+                pass
+        assert caught.value.kind == "host_refused" and "tried for 1 s" in caught.value.__notes__
+
+    async def later(running):
+        async with session_at(running, open_timeout_s=30.0) as session:
+            return (await session.call("1", "add", {"a": 2})).text
+
+    playing(test, max_sessions=1, queue=0)
+
+
+def test_who_leaves_the_queue_leaves_no_trace():
+    async def test(running):
+        async with raw(running) as client:
+            one = await opened(client)
+            for _ in range(3):
+                waiting = asyncio.create_task(client.post("/mcp", json=OPENING))
+                await until(lambda: number(running, "queue") == 1)
+                waiting.cancel()
+                await until(lambda: number(running, "queue") == 0)
+            await client.delete("/mcp", headers=one)
+            await until(lambda: not len(running.host.sessions))
+            assert await ping(client, await opened(client)) == 200
+
+    playing(test, max_sessions=1, queue=1)
+
+
+def test_sessions_end_when_they_are_not_used():
+    async def test(running):
+        async with raw(running) as client:
+            silent = await client.post("/mcp", json=OPENING)  # and nothing more
+            idle, busy = await opened(client), await opened(client)
+            for _ in range(12):
+                await asyncio.sleep(0.2)
+                assert await ping(client, busy) == 200
+            assert await ping(client, idle) == 404
+            assert await ping(client, {"mcp-session-id": silent.headers["mcp-session-id"]}) == 404
+            assert number(running, "sessions_closed_total", toolchain="basic", why="idle") == 1
+            assert number(running, "sessions_closed_total", toolchain="basic", why="handshake") == 1
+
+    playing(test, idle_s=1.0, handshake_s=0.5)
+
+
+def test_every_session_ends_at_last():
+    async def test(running):
+        async with session_at(running) as session:
+            with pytest.raises(InfraError, match="ended during the call") as caught:
+                await session.call("1", "sleep", {"seconds": 30.0})
+            assert caught.value.kind == "session_lost"
+            with pytest.raises(InfraError, match="What it held for this episode is lost"):
+                await session.call("2", "add", {"a": 2})
+        async with session_at(running) as session:
+            (session.workspace / "given").write_text("hello")
+            await session.deliver()
+            await until(lambda: not len(running.host.sessions))
+            # nothing was done in it, so another takes its place, with the task's files
+            assert (await session.call("3", "add", {"a": 2})).text == "3"
+            (again,) = running.host.sessions._all
+            assert (again.tools.workspace / "given").read_text() == "hello"
+
+    playing(test, max_age_s=1.0)
+
+
+CLIENT = """
+import asyncio, sys
+sys.path[:0] = {path!r}
+from hosts import Running, session_at
+from aworld_gym.toolchain import loop
+async def stay():
+    async with session_at(Running({url!r}, {token!r})) as session:
+        print((await session.call("1", "add", {{"a": 1}})).text, flush=True)
+        await session.call("2", "sleep", {{"seconds": 100.0}})
+loop.run(stay())
+"""
+
+
+def test_a_client_that_is_killed_frees_its_slot_within_seconds():
+    def start(running):
+        code = CLIENT.format(path=sys.path, url=running.url, token=running.token)
+        client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert client.stdout.readline() == "2\n"
+        return client
+
+    async def freed(running):
+        took = await until(lambda: not len(running.host.sessions))
+        assert number(running, "sessions_closed_total", toolchain="basic", why="absent") == 1
+        return took
+
+    with host_here(absence_s=1.0, max_sessions=1) as running:
+        client = start(running)
+        client.kill()
+        client.wait()
+        client.stdout.close()
+        assert loop.run(freed(running)) < 4.0  # a call was under way
+
+
+def test_other_clients_need_not_hold_a_stream():
+    async def test(running):
+        async with raw(running) as client:
+            headers = await opened(client)
+            async with client.stream("GET", "/mcp", headers=headers | {"accept": "text/event-stream"}) as reply:
+                assert reply.status_code == 200
+            await asyncio.sleep(1.5)
+            assert await ping(client, headers) == 200
+
+    playing(test, absence_s=0.2)
+
+
+def test_sessions_that_are_dropped_leave_nothing_behind():
+    async def test(running):
+        process, open_before = await settled(running)
+        async with raw(running) as client:
+            for _ in range(4):
+                await asyncio.gather(*(opened(client) for _ in range(50)))
+                await until(lambda: not len(running.host.sessions), 20)
+        assert running.host.sessions._slots._value == 64
+        now = await settled(running)
+        assert now[1] <= open_before + 2, "descriptors are left"
+        assert now[0] < process + 30, "memory is left (MiB)"
+
+    async def settled(running):
+        import gc
+
+        import psutil
+
+        for _ in range(3):
+            async with session_at(running) as session:
+                await session.call("1", "add", {"a": 1})
+        await until(lambda: not len(running.host.sessions))
+        gc.collect()
+        me = psutil.Process()
+        return me.memory_info().rss / 2**20, me.num_fds()
+
+    playing(test, idle_s=0.3, handshake_s=0.3)
+
+
+@on_loop
+async def test_which_host_of_several_takes_a_session():
+    from aworld_gym.toolchain import hosted
+    from aworld_gym.toolchain.config import load_config
+
+    entry = {"type": "aworld-host", "url": "http://a/mcp, http://b/mcp  http://c/mcp", "token": "t"}
+    (config,) = load_config({"mcpServers": {"it": entry}}).servers
+    asked = []
+
+    async def attempt(one, left):
+        asked.append(one.url)
+        if len(asked) < 5:
+            busy = len(asked) % 2
+            raise InfraError("host_refused" if busy else "host_unreachable", "no", retry_after_s=0.0 if busy else None)
+        return one.url
+
+    assert await hosted.open_somewhere(config, 10.0, attempt) == asked[4]
+    assert sorted(asked[:3]) == ["http://a/mcp", "http://b/mcp", "http://c/mcp"] and asked[3:] == asked[:2]
+    first = []
+    for _ in range(3):
+        with contextlib.suppress(InfraError):
+            asked[:] = []
+            await hosted.open_somewhere(config, 0.05, attempt)
+        first.append(asked[0])
+    assert sorted(first) == ["http://a/mcp", "http://b/mcp", "http://c/mcp"]  # in turn
+
+    async def refused(one, left):
+        asked.append(one.url)
+        raise InfraError("host_refused", "401")
+
+    asked[:] = []
+    with pytest.raises(InfraError, match="401"):
+        await hosted.open_somewhere(config, 10.0, refused)
+    assert len(asked) == 1
+
+
+def test_pooled_servers_are_started_ahead():
+    script = os.path.join(os.path.dirname(__file__), "../../lib/host_tools.py")
+    server = {"command": sys.executable, "args": [script, "--slow"], "env": {"PYTHONPATH": os.getcwd()}}
+
+    async def pid(running):
+        async with session_at(running, open_timeout_s=30.0) as session:
+            return (await session.call("1", "pid", {})).text
+
+    async def test(running):
+        pool = running.host.catalogue.toolchain("slow", None)._runtime._pool
+        await until(lambda: pool._ready, 30)
+        began = time.monotonic()
+        first = await pid(running)
+        took = time.monotonic() - began
+        await until(lambda: pool._ready, 30)
+        assert await pid(running) != first
+        return took
+
+    with host_here({"slow": {"mcpServers": {"shows": server}}}, pool=1) as running:
+        assert loop.run(test(running), timeout=100) < 1.0  # it takes that long, and much more, to start
