@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from pathlib import Path
 
 import gaia_grammar
@@ -17,6 +18,7 @@ from gaia_solver import Solver
 
 from aworld_gym.types import Task
 from envs.gaia import wording
+from envs.gaia.render import Bars, Beeps, Dtmf, Lettering, Morse, Qr, render
 from envs.gaia.splits import SPLITS
 from envs.gaia.tasks import GaiaTasks
 from envs.gaia.templates import templates
@@ -177,3 +179,35 @@ def test_the_solver_reads_every_phrase(symbol: str, production: str) -> None:
 
 def test_every_slot_of_the_grammar_has_examples_here() -> None:
     assert set(wording.TERMINALS) - {"roles"} == set(WORDS)
+
+
+# --- the solver's own readers ----------------------------------------------------------------------------------------
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def some(rng: random.Random, letters: str, longest: int) -> str:
+    return "".join(rng.choice(letters) for _ in range(rng.randrange(1, longest + 1)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_drawn_and_played_is_read_by_other_means(seed: int) -> None:
+    """Pictures and recordings, which the tools read with other libraries and in other ways."""
+    rng = random.Random(seed)
+    for letters in (LETTERS, "0123456789", LETTERS + "abcdef $-:/."):
+        text = some(rng, letters, 200)
+        assert gaia_media.qr(render("a.png", Qr(text))) == text
+    words = " ".join(some(rng, LETTERS, 6) for _ in range(3))
+    assert gaia_media.morse(render("a.wav", Morse(words, rng.randrange(10, 26)))) == words
+    digits = some(rng, "0123456789*#", 12)
+    assert gaia_media.dialled(render("a.wav", Dtmf(digits))) == digits
+    notes = tuple((rng.choice(("high", "middle", "low")), rng.randrange(1, 9)) for _ in range(3))
+    played = gaia_media.tones(render("a.wav", Beeps(notes)))
+    assert played == Counter({pitch: sum(n for p, n in notes if p == pitch) for pitch in dict(notes)})
+    lines = tuple(some(rng, LETTERS + "abcxyz,.-:;()/", 30) for _ in range(3))
+    assert gaia_media.lettering(render("a.png", Lettering(lines))) == list(lines)
+    colours = rng.sample(list(gaia_media.COLOURS.values()), 4)
+    heights, labels = [rng.randrange(20, 300) for _ in colours], tuple(some(rng, LETTERS + "gjpqy", 9) for _ in colours)
+    bars = tuple(zip(colours, heights, strict=True))
+    assert gaia_media.bars(render("a.png", Bars(bars, labels))) == list(zip(colours, heights, labels, strict=True))
+    assert [bar[:2] for bar in gaia_media.bars(render("a.png", Bars(bars)))] == list(bars)
