@@ -45,7 +45,7 @@ class Trainer:
 TRAINERS = (
     Trainer("trl", "from trl import GRPOConfig, GRPOTrainer"),
     Trainer("verl", "import verl.trainer.main_ppo"),
-    Trainer("swift", "from swift.llm import RLHFArguments"),
+    Trainer("swift", "from swift.rlhf_trainers import GRPOTrainer"),
 )
 
 
