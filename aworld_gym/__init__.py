@@ -16,6 +16,9 @@ except PackageNotFoundError:  # a source tree that was not installed
 
 __all__ = ["Episode", "EpisodeContext", "Limits", "Outcome", "Score", "StepRecord", "Task", "ToolResult"]
 
-for _id, _entry_point in (("AWorld/Gaia-v0", "envs.gaia.env:GaiaEnv"), ("AWorld/Mcp-v0", "envs.mcp.env:McpEnv")):
+for _id, _module, _name in (
+    ("AWorld/Gaia-v0", "envs.gaia.env", "GaiaEnv"),
+    ("AWorld/Mcp-v0", "envs.mcp.env", "McpEnv"),
+):
     if _id not in gymnasium.registry:
-        gymnasium.register(id=_id, entry_point=_entry_point)
+        gymnasium.register(id=_id, entry_point=f"{_module}:{_name}", vector_entry_point=f"{_module}:make_vec")

@@ -11,6 +11,7 @@ from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.tasks import TaskSource
 from aworld_gym.types import Limits
+from aworld_gym.vector import ToolVectorEnv, vector_of
 from envs.gaia.manifests import MANIFESTS
 
 SYSTEM_PROMPT = (
@@ -142,6 +143,11 @@ class GaiaEnv(ToolEnv):
             tools=tools if tools is None or not names else [*tools, *(name for name in names if name not in tools)],
             render_mode=render_mode,
         )
+
+
+def make_vec(num_envs: int, **kwargs: Any) -> ToolVectorEnv:
+    """``gym.make_vec("AWorld/Gaia-v0", num_envs)``: a vector env that steps its sub-envs concurrently."""
+    return vector_of("AWorld/Gaia-v0", num_envs, **kwargs)
 
 
 def _tasks(

@@ -15,6 +15,7 @@ from aworld_gym.records import from_records
 from aworld_gym.tasks import TaskSource, task_source
 from aworld_gym.toolchain.config import ToolchainConfig, load_config
 from aworld_gym.types import Limits, Message, Score, Task
+from aworld_gym.vector import ToolVectorEnv, vector_of
 from envs.mcp.submission import TOOL
 
 SUBMISSION = "aworld_submission"
@@ -131,6 +132,11 @@ class McpEnv(ToolEnv):
     def _prompts(self) -> _WithPrompts:
         assert isinstance(self.tasks, _WithPrompts)
         return self.tasks
+
+
+def make_vec(num_envs: int, **kwargs: Any) -> ToolVectorEnv:
+    """``gym.make_vec("AWorld/Mcp-v0", num_envs)``: a vector env that steps its sub-envs concurrently."""
+    return vector_of("AWorld/Mcp-v0", num_envs, **kwargs)
 
 
 class _WithPrompts:
