@@ -14,6 +14,7 @@ from swift.arguments import RLHFArguments
 from swift.model import MODEL_MAPPING
 from swift.pipelines import rlhf_main
 from swift.trainers.trainer_factory import TrainerFactory
+from transformers.trainer_utils import get_last_checkpoint
 
 from adapters.common import (
     EVAL_SEEDS,
@@ -77,7 +78,8 @@ def train(
             ``episodes.jsonl`` (``eval_episodes.jsonl`` for ``eval_env``; further processes write
             ``episodes.rank<k>.jsonl``).
         config: RLHFArguments as a mapping, or a YAML or JSON file of them, passed through untouched. It may have a
-            section ``rollout`` with :class:`~adapters.common.TurnwiseOptions`.
+            section ``rollout`` with :class:`~adapters.common.TurnwiseOptions`. ``resume_from_checkpoint`` may be True:
+            the last checkpoint in ``output_dir``.
         eval_env: played by swift's evaluation; its metrics are logged with the prefix ``eval_``.
         credit: ``"episode"``: GRPO's advantage, from the plain sum of an episode's rewards. ``"step"``: each turn
             has its own, from its reward and the later ones (:func:`adapters.credit.turn_advantages`).
@@ -94,12 +96,19 @@ def train(
         ConfigError: settings that cannot work, an env or model that cannot be had, a template that cannot be used
             token-exactly, or an ``output_dir`` that holds another run's episodes.
     """
+    if not isinstance(model, str | Path):
+        raise ConfigError(f"ms-swift loads models itself: give a path or a name on a hub, got a {type(model).__name__}")
     check_model_folder(model)
     output_dir, spec = Path(output_dir).absolute(), env_spec(env)
     eval_spec = None if eval_env is None else env_spec(eval_env)
     given = {**read_config(config), **overrides}
     options = take_rollout(given, rollout)
-    if not given.get("resume_from_checkpoint"):
+    resumed = given.get("resume_from_checkpoint")
+    if resumed is True:
+        given["resume_from_checkpoint"] = get_last_checkpoint(str(output_dir)) if output_dir.is_dir() else None
+        if given["resume_from_checkpoint"] is None:
+            raise ConfigError(f"there is no checkpoint in {output_dir} to resume from")
+    elif not resumed:
         refuse_mixing(output_dir)
     files = [output_dir / "tasks.jsonl"] + [output_dir / "eval_tasks.jsonl"] * (eval_spec is not None)
     settings = arguments(given, model, output_dir, files)
@@ -118,7 +127,7 @@ def train(
         try:
             rlhf_main(args)
         finally:
-            trainer = SETTINGS.trainer
+            trainer, SETTINGS.trainer = SETTINGS.trainer, None
             if trainer is not None:
                 trainer.scheduler.journals.close()
         trainer.save_model(str(output_dir / "final"))

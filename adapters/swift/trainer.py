@@ -16,6 +16,7 @@ swift takes it through its own factory (``TrainerFactory.TRAINER_MAPPING``). Wha
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,8 @@ from aworld_gym.errors import ConfigError
 from aworld_gym.generation import Sampled
 from aworld_gym.token_policy import TokenEpisode
 from aworld_gym.types import Outcome
+
+log = logging.getLogger(__name__)
 
 require_names(GRPOTrainer, _private.OVERRIDDEN, "ms-swift", _private.TESTED)
 
@@ -235,6 +238,13 @@ class EnvGRPOTrainer(GRPOTrainer):
         for one in played:
             counts.add(one)
         counts.warn_of_invalid(played, step)
+        full = [len(one.trajectory.prompt_ids) for one in played if one.trajectory and not one.trajectory.response_ids]
+        if full:
+            log.warning(
+                "step %d: %d of %d prompts (of up to %d ids) leave no room for a turn; set max_length higher, "
+                "which is %s",
+                *(step, len(full), len(played), max(full), self.template.max_length),
+            )
         times = {"time/generate_s": self._generate_s, "time/env_s": seconds - self._generate_s}
         for row in gather_object([*(episode_metrics(one) for one in played), times]):
             for name, value in row.items():

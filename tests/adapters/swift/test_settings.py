@@ -109,6 +109,9 @@ def test_what_cannot_work_is_refused_at_the_start(taught, tmp_path, small, setti
 
 def test_models_that_cannot_be_used(taught, tmp_path, small):
     refused("there is no folder", tmp_path / "none", tmp_path, small)
+    refused(
+        "give a path or a name on a hub, got a Qwen3", tiny_model.random_model(tiny_model.tokenizer()), tmp_path, small
+    )
     folder, tokenizer = tmp_path / "pad", tiny_model.tokenizer()
     tokenizer.pad_token = tokenizer.eos_token
     tiny_model.random_model(tokenizer).save_pretrained(folder)
@@ -125,6 +128,7 @@ def test_another_runs_episodes_are_not_mixed_in(taught, tmp_path, small):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "episodes.jsonl").write_text("{}\n")
     refused("of an earlier run; pass resume_from_checkpoint", taught, tmp_path, small)
+    refused("there is no checkpoint", taught, tmp_path, small, resume_from_checkpoint=True)
 
 
 def test_settings_are_the_users_and_the_adapters_are_said(tmp_path, caplog):

@@ -221,3 +221,18 @@ def test_the_template_never_truncates():
     (row,) = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), [Item(0, 0, 0, "0")], max_tokens=7)
     assert len(row.response_ids) == 7 == sum(row.mask), "the episode's budget, and nothing else, bounds it"
     assert torch.tensor(row.prompt_ids).numel() > 7
+
+
+@pytest.mark.parametrize("mode", ["vllm", "transformers", "train"])
+def test_every_engine_is_given_the_same_ids(mode):
+    """What swift's own engines encode of a request: vLLM has no other way to be given ids."""
+    from swift.infer_engine.protocol import RolloutInferRequest
+
+    from adapters.swift.template import request_messages
+
+    codec = make_codec(tiny_model.tokenizer())
+    template = parity._Scripted(codec, None, 1).template
+    template.set_mode(mode)
+    template.max_length, template.truncation_strategy = 5, "left"
+    ids = [7, codec.tokenizer.pad_token_id, codec.tokenizer.eos_token_id, *range(5, 40)]
+    assert template.encode(RolloutInferRequest(messages=request_messages(ids)))["input_ids"] == ids

@@ -118,6 +118,33 @@ def test_evaluation_during_training(taught, tmp_path, small):
     assert min(e.seed for e in episodes) >= 10**15 and len(list(read_jsonl(result.episodes))) == 16
 
 
+def test_resume_goes_on_where_it_stopped(taught, tmp_path, small):
+    small |= {"save_strategy": "steps", "save_steps": 1, "max_steps": 1}
+    swift.train(shaped(), model=taught, output_dir=tmp_path, config=small)
+    again = swift.train(
+        shaped(), model=taught, output_dir=tmp_path, config=small | {"max_steps": 2}, resume_from_checkpoint=True
+    )
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [1, 2] and again.counts["episodes"] == 8
+    episodes = list(read_jsonl(again.episodes))
+    assert [e.group_id.split("/")[0] for e in episodes] == ["0"] * 8 + ["1"] * 8
+
+
+def test_a_run_is_reproducible(taught, tmp_path, small):
+    small |= {"max_steps": 1}
+    runs = [swift.train(shaped(), model=taught, output_dir=tmp_path / name, config=small) for name in "ab"]
+    weights = [AutoModelForCausalLM.from_pretrained(r.checkpoint).state_dict() for r in runs]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_a_prompt_that_leaves_no_room_is_said(taught, tmp_path, small, caplog):
+    result = swift.train(ENV_ID, model=taught, output_dir=tmp_path, config=small | {"max_steps": 1}, max_length=15)
+    assert (
+        "8 of 8 prompts (of up to 19 ids) leave no room for a turn; set max_length higher, which is 15" in caplog.text
+    )
+    assert result.counts["max_tokens"] == 8 and result.metrics[0]["env/sampled_tokens"] == 0
+
+
 def test_sampled_logprobs_are_the_policys_own_whatever_the_sampling_options(taught, tmp_path, small, probe):
     small |= {"temperature": 0.6, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.1, "max_steps": 1}
     result = swift.train(ENV_ID, model=taught, output_dir=tmp_path, config=small)
