@@ -190,7 +190,8 @@ def wilson_interval(rate: float, count: int) -> list[float]:
     share = Z_95**2 / count
     middle = (rate + share / 2) / (1 + share)
     half = math.sqrt(rate * (1 - rate) * share + share**2 / 4) / (1 + share)
-    return [max(0.0, middle - half), min(1.0, middle + half)]
+    # At rates of 0 and 1 one end is exactly the rate, which floating point misses by a last digit.
+    return [0.0 if rate == 0.0 else middle - half, 1.0 if rate == 1.0 else middle + half]
 
 
 def bootstrap_ci(values: Iterable[tuple[Hashable, float]], *, seed: int = 0) -> list[float] | None:

@@ -220,6 +220,8 @@ def test_wilsons_interval():
     assert wilson_interval(1.0, 20) == pytest.approx([20 / (20 + z2), 1.0])
     assert wilson_interval(0.0, 20) == pytest.approx([0.0, z2 / (20 + z2)])
     assert wilson_interval(0.5, 10) == pytest.approx([0.236593, 0.763407], abs=1e-6)
+    for n in range(1, 400):
+        assert wilson_interval(1.0, n)[1] == 1.0 and wilson_interval(0.0, n)[0] == 0.0, "exactly, not nearly"
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0])
