@@ -103,7 +103,10 @@ def plain(value: Any) -> Any:
 
 def _of_file(path: Path) -> Iterator[tuple[str, Row]]:
     if path.suffix not in SUFFIXES:
-        raise ConfigError(f"a file of rows ends in one of {', '.join(SUFFIXES)}, got {str(path)!r}")
+        raise ConfigError(
+            f"a file of rows ends in one of {', '.join(SUFFIXES)}, got {str(path)!r}; "
+            "what pandas reads (CSV, Excel, ...) can be passed as a DataFrame"
+        )
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     if not os.access(path, os.R_OK):

@@ -311,7 +311,7 @@ GOOD = {"prompt": "?", "answer": 1}
         (3, {}, "rows must be a list of mappings"),
         ({"train": [GOOD]}, {}, r"if these are splits, pass one of them, such as rows\['train'\]"),
         ("none.jsonl", {}, "there is no file 'none.jsonl'"),
-        ("rows.csv", {}, "a file of rows ends in one of .jsonl"),
+        ("rows.csv", {}, "a file of rows ends in one of .jsonl.* passed as a DataFrame"),
     ],
 )
 def test_what_is_wrong_is_said_with_row_and_column(rows, options, message):
