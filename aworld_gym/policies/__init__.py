@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.imports import load
 from aworld_gym.policies.base import Agent, Policy, tool_call
 from aworld_gym.policies.endpoint import OpenAIPolicy
@@ -55,7 +56,7 @@ def make(name: str, /, **options: Any) -> Policy:
             return as_policy(factory)
         raise ConfigError(
             f"policy {name!r} cannot be made with options {sorted(options)}: {why_not}; "
-            "expected a factory that takes them, or a policy function of (messages, tools)"
+            f"expected a factory that takes them, or a policy function of (messages, tools){_takes(factory, options)}"
         )
     made = factory(**options)
     try:
@@ -65,6 +66,16 @@ def make(name: str, /, **options: Any) -> Policy:
     if isinstance(policy, FunctionPolicy) or not hasattr(policy, "settings"):
         _record(policy, options)
     return policy
+
+
+def _takes(factory: Callable[..., Any], options: Mapping[str, Any]) -> str:
+    """Of a factory that refused options: which it takes, and which were meant."""
+    try:
+        known = list(inspect.signature(factory).parameters)
+    except (TypeError, ValueError):  # what is written in C may have no signature
+        return ""
+    hints = "".join(did_you_mean(name, known) for name in options if name not in known)
+    return f". It takes {', '.join(known) or 'no options'}.{hints}"
 
 
 def _record(policy: Any, options: Mapping[str, Any]) -> None:

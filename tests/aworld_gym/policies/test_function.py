@@ -155,6 +155,8 @@ def test_by_import_path(module, caplog):
     ("name", "options", "message"),
     [
         ("some_policies:factory", {"stile": 1}, r"options \['stile'\]: got an unexpected keyword argument 'stile'"),
+        ("some_policies:factory", {"stile": 1}, r"It takes style, .*Did you mean 'style'\?"),
+        ("openai", {"temprature": 1}, r"It takes model, .*Did you mean 'temperature'\?"),
         ("some_policies:say", {"x": 1}, "expected a factory that takes them, or a policy function"),
         ("some_policies:nothing", {}, "'some_policies:nothing' gave what is no policy.*got NoneType"),
         ("some_policies:number", {}, "a policy is an object.*got int"),
