@@ -376,6 +376,7 @@ def test_a_bug_in_a_wrapper_or_callback_stops_the_rollout_with_its_own_error():
         ({"deadline_s": 0}, "deadline_s must be positive"),
         ({"resume": True}, "needs the journal"),
         ({"episodes": 1, "items": [Item(0, 0)]}, "either episodes or items"),
+        ({"concurency": 2}, r"a rollout takes no argument 'concurency'.*Did you mean 'concurrency'\?"),
     ],
 )
 def test_bad_arguments(options, message):
