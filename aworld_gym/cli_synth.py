@@ -40,8 +40,9 @@ def synth(
 ) -> None:
     """Make tasks for any MCP servers with a language model, each checked by running it.
 
-    A model proposes questions with worked solutions. A solution is run, twice, to get the answer; what fails, changes,
-    repeats, or is known to the model without tools, is dropped, and counted. The file plays in AWorld/Mcp-v0.
+    A model proposes questions with worked solutions. A solution is run, twice, to
+    get the answer; what fails, changes, repeats, or is known to the model without
+    tools, is dropped, and counted. The file plays in AWorld/Mcp-v0.
     """
     with reporting(as_json) as out:
         from aworld_gym import policies
