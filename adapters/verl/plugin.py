@@ -86,10 +86,7 @@ def step_advantages(
     out = torch.zeros_like(token_level_rewards)
     for rows in _groups(index, response_mask):
         turns = [_runs(response_mask[row]) for row in rows]
-        rewards = [
-            [float(token_level_rewards[row, start:stop].sum()) for start, stop in spans]
-            for row, spans in zip(rows, turns, strict=True)
-        ]
+        rewards = [_turn_rewards(token_level_rewards[row], spans) for row, spans in zip(rows, turns, strict=True)]
         scale = "group" if _normalises(config) else "none"
         for row, spans, values in zip(
             rows, turns, turn_advantages(rewards, group_size=len(rows), scale=scale), strict=True
@@ -97,6 +94,13 @@ def step_advantages(
             for (start, stop), value in zip(spans, values, strict=True):
                 out[row, start:stop] = value
     return out, out
+
+
+def _turn_rewards(rewards: torch.Tensor, spans: list[tuple[int, int]]) -> list[float]:
+    """Of each turn, what stands from its first id up to the next turn's: verl's rejection may mask a turn's last id."""
+    starts = [start for start, _ in spans]
+    ends = [*starts[1:], len(rewards)]
+    return [float(rewards[start:end].sum()) for start, end in zip(starts, ends, strict=True)]
 
 
 def _normalises(config: Any) -> bool:

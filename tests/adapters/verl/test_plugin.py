@@ -91,6 +91,14 @@ def test_credits_agree_where_only_the_last_turn_is_rewarded():
     assert torch.allclose(one, other, rtol=1e-2)
 
 
+def test_rewards_survive_where_verl_rejects_the_ids_that_they_stand_at():
+    rewards, mask = batch([[0.5, 1.0], [0.0, 0.25]])
+    whole, _ = STEP(token_level_rewards=rewards, response_mask=mask, index=groups(2))
+    mask[:, [6, 16]] = 0
+    rest, _ = STEP(token_level_rewards=rewards, response_mask=mask, index=groups(2))
+    assert torch.equal(rest, whole * mask) and rest.any()
+
+
 @pytest.mark.parametrize("estimator", [EPISODE, STEP])
 def test_a_row_that_is_alone_has_no_baseline(estimator):
     """GRPO of verl gives the only row of a group its raw reward as advantage."""
