@@ -7,8 +7,10 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import gaia_findings
 import gaia_grammar
 import gaia_media
+import gaia_places
 import gaia_readers
 import gaia_solver
 import pytest
@@ -35,7 +37,7 @@ def task_of(template: str, flavour: str, number: int) -> Task:
 
 def test_the_solver_shares_nothing_with_the_generator_or_the_tools() -> None:
     """Not a line of the project, and none of the libraries that the tools read files with."""
-    for module in (gaia_solver, gaia_grammar, gaia_readers, gaia_media):
+    for module in (gaia_solver, gaia_places, gaia_findings, gaia_grammar, gaia_readers, gaia_media):
         imported = set(re.findall(r"^\s*(?:import|from) (\w+)", Path(module.__file__).read_text(), re.M))
         tools = {"envs", "aworld_gym", "openpyxl", "docx", "pptx", "pypdf", "zxingcpp", "lxml", "defusedxml"}
         assert imported and not imported & tools
