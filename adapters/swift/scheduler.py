@@ -203,19 +203,20 @@ def register() -> None:
     orms[REWARD] = EnvReward
 
 
-def make_codec(tokenizer: Any, ends: Any = None, given: ChatCodec | None = None) -> ChatCodec:
+def make_codec(tokenizer: Any, ends: Any = None, given: ChatCodec | None = None, **settings: Any) -> ChatCodec:
     """The codec for a tokenizer, or the one given, checked.
 
     Args:
         tokenizer: the model's.
         ends: ids that the model itself declares as ends; they are ends too.
         given: the codec to use instead of one made here.
+        **settings: ChatCodec's, for one made here.
 
     Raises:
         ConfigError: the chat template cannot be used token-exactly, or the pad token is the end of a turn.
     """
     try:
-        codec = given or checked_codec(tokenizer, ends)
+        codec = given or checked_codec(tokenizer, ends, **settings)
         codec.self_check()
     except UnsupportedTemplateError as error:
         known = "; ".join(f"{names} (form {form!r})" for form, names in FAMILIES.items())

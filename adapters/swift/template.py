@@ -14,12 +14,28 @@ from typing import Any
 from swift.template import Template, TemplateMeta, register_template
 from swift.template.utils import get_token_backed_response_ids
 
+from aworld_gym.errors import ConfigError
+
 TEMPLATE = "aworld"
 """Its name: ``--template aworld``."""
 
 
 class IdTemplate(Template):
-    """See the module."""
+    """See the module.
+
+    Raises:
+        ConfigError: a setting that is meant for a template that writes messages.
+    """
+
+    def __init__(self, *args: Any, enable_thinking: bool | None = None, **kwargs: Any):
+        for name in ("response_prefix", "agent_template"):
+            if kwargs.get(name):
+                raise ConfigError(
+                    f"{name}={kwargs[name]!r} has no effect: prompts are those of the model's own chat template. Give "
+                    "train() or register() a codec: ChatCodec(tokenizer, template=..., template_kwargs=...)"
+                )
+        super().__init__(*args, **kwargs)
+        self.template_kwargs = {} if enable_thinking is None else {"enable_thinking": enable_thinking}
 
     def _encode_truncated(self, inputs: Any) -> dict[str, Any]:
         """``inputs.messages`` as ids; a label where an assistant's id was sampled."""

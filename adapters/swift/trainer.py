@@ -62,7 +62,8 @@ class EnvGRPOTrainer(GRPOTrainer):
         model, args, output_dir = self.accelerator.unwrap_model(self.model), self.args, Path(self.args.output_dir)
         self.alarm = LogprobAlarm(SETTINGS.logprob_threshold or threshold(model, args))
         ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
-        self.codec = make_codec(self.template.tokenizer, ends, SETTINGS.codec)
+        asked = self.template.template_kwargs
+        self.codec = make_codec(self.template.tokenizer, ends, SETTINGS.codec, template_kwargs=asked)
         self.template.template_meta.stop_words = [[i] for i in sorted(self.codec.stop_ids)]  # for vLLM
         held = context(model, self.template.max_length, args.vllm_max_model_len if args.use_vllm else None)
         journals = Journals.into(output_dir)

@@ -101,10 +101,23 @@ def test_names_are_checked_before_anything_is_loaded(taught, tmp_path, small, se
         ({"credit": "turns"}, "credit must be 'episode' or 'step', got 'turns'"),
         ({"scale_rewards": "gdpo"}, "scale_rewards='gdpo'"),
         ({"use_gym_env": True}, "leave use_gym_env and gym_env out"),
+        ({"response_prefix": "<think>"}, "response_prefix='<think>' has no effect"),
+        ({"agent_template": "hermes"}, "agent_template='hermes' has no effect"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(taught, tmp_path, small, settings, match):
     refused(match, taught, tmp_path, small, **settings)
+
+
+def test_enable_thinking_reaches_the_models_own_template(tmp_path, small, probe):
+    folder, tokenizer = tmp_path / "m", tiny_model.tokenizer()
+    tokenizer.chat_template = "{{ '(no)' if enable_thinking is false else '(yes)' }}" + tiny_model.TEMPLATE
+    tiny_model.random_model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    small |= {"max_steps": 1, "max_completion_length": 5}
+    swift.train(ENV_ID, model=folder, output_dir=tmp_path / "run", config=small, enable_thinking=False)
+    prompts = {probe().codec.tokenizer.decode(prompt) for prompt, _, _ in probe().samples}
+    assert prompts and all(prompt.startswith("(no)") for prompt in prompts)
 
 
 def test_models_that_cannot_be_used(taught, tmp_path, small):
