@@ -13,16 +13,23 @@ BIN := .venv/bin
 export OMP_NUM_THREADS ?= $(shell command -v nvidia-smi >/dev/null 2>&1 && echo 8 || echo 1)
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help train test test-fast test-core test-trl test-mcp1 lint format clean venv
+# What tests need besides the package; .venv's own extra "dev" has these and more.
+TEST_TOOLS := pytest pytest-timeout pytest-asyncio pytest-xdist hypothesis psutil
+
+.PHONY: help train test test-fast test-core test-trl test-verl test-swift test-mcp1 lint format clean venv venvs
 
 help:
 	@echo "make train [MODEL=name] [NAME=run] [SEED=11]   train on the embedded GAIA world"
 	@echo "make test | test-fast                          run the suite | without the slow tests"
-	@echo "make test-core | test-trl | test-mcp1          one part of it"
+	@echo "make test-core | test-trl | test-verl |"
+	@echo "     test-swift | test-mcp1                    one part of it, in its own environment"
+	@echo "make venvs                                     all environments: .venv (TRL), .venv-verl, .venv-swift, ..."
 	@echo "make lint | format                             check | fix style and types"
 	@echo "make clean                                     remove the environments"
 
 venv: .venv/.trl
+
+venvs: .venv/.dev .venv-verl/.done .venv-swift/.done .venv-mcp1/.done .interop/.done
 
 # ---- environments ------------------------------------------------------------------------------------------------
 
@@ -46,7 +53,15 @@ venv: .venv/.trl
 .venv-mcp1/.done: .venv/.python setup.cfg
 	$(PYTHON) -m venv .venv-mcp1
 	.venv-mcp1/bin/pip install -q --upgrade pip
-	.venv-mcp1/bin/pip install -q -e ".[gaia]" "mcp>=1.30,<2" pytest pytest-timeout pytest-asyncio hypothesis psutil
+	.venv-mcp1/bin/pip install -q -e ".[gaia]" "mcp>=1.30,<2" $(TEST_TOOLS)
+	touch $@
+
+# The other trainers' environments: what the three ask for cannot be installed together.
+.venv-verl/.done .venv-swift/.done: .venv-%/.done: .venv/.python setup.cfg
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install -q --upgrade pip
+	.venv-$*/bin/pip install -q $(TORCH)
+	.venv-$*/bin/pip install -q -e ".[gaia,$*]" $(TEST_TOOLS)
 	touch $@
 
 # Foreign MCP servers, from npm and PyPI, pinned.
@@ -68,7 +83,7 @@ train: .venv/.trl
 JOBS ?= 2
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-test: .venv/.dev .interop/.done test-mcp1
+test: .venv/.dev .interop/.done test-mcp1 test-verl test-swift
 	$(PYTEST)
 
 test-fast: .venv/.dev .interop/.done
@@ -79,6 +94,9 @@ test-core: .venv/.dev .interop/.done
 
 test-trl: .venv/.dev
 	$(PYTEST) tests/adapters
+
+test-verl test-swift: test-%: .venv-%/.done
+	.venv-$*/bin/python -m pytest -n $(JOBS) --dist loadfile tests/adapters
 
 test-mcp1: .venv-mcp1/.done .interop/.done
 	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py tests/envs/gaia/test_server.py
@@ -93,4 +111,4 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-mcp1 .interop
+	rm -rf .venv .venv-verl .venv-swift .venv-mcp1 .interop

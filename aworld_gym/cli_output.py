@@ -260,8 +260,7 @@ class Output:
         for name, version in value["packages"].items():
             table.add_row(name, version or "not installed")
         for name, trainer in value["trainers"].items():
-            text = "can run" if trainer["can_run"] else f"cannot run: {trainer['why_not']}"
-            table.add_row(f"trainer {name}", _plain(text + (f"\n{trainer['how']}" if trainer["how"] else "")))
+            table.add_row(f"trainer {name}", _plain(_trainer(trainer)))
         table.add_row("GAIA", "complete" if value["gaia"]["complete"] else _plain("; ".join(value["gaia"]["missing"])))
         table.add_row("run_python", _plain(f"{value['isolation']['mechanism']}: {value['isolation']['detail']}"))
         table.add_row("GPU", _plain("\n".join(value["gpu"]["devices"]) or "none"))
@@ -385,3 +384,11 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+def _trainer(found: Mapping[str, Any]) -> str:
+    """What the doctor found of a trainer, in words."""
+    if not found["can_run"]:
+        return f"cannot run: {found['why_not']}" + (f"\n{found['how']}" if found["how"] else "")
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version is not None)
+    return f"can run: {versions}" + ("" if found["tested"] else " (not a version that was tested)")

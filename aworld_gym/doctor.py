@@ -40,12 +40,20 @@ class Trainer:
     """The extra that installs it, and the module ``adapters.<extra>``."""
     probe: str
     """A statement that fails where the framework does not work."""
+    distribution: str = ""
+    """Its name for pip; that of the extra where empty."""
+    tested: tuple[str, ...] = ()
+    """Versions of it that this project's tests pass with; the adapters say the same (``TESTED``)."""
+    beside: tuple[str, ...] = ("torch", "transformers")
+    """Distributions whose versions matter to it."""
 
 
 TRAINERS = (
-    Trainer("trl", "from trl import GRPOConfig, GRPOTrainer"),
-    Trainer("verl", "import verl.trainer.main_ppo"),
-    Trainer("swift", "from swift.rlhf_trainers import GRPOTrainer"),
+    Trainer("trl", "from trl import GRPOConfig, GRPOTrainer", "trl", ("1.16.0",)),
+    Trainer("verl", "import verl.trainer.main_ppo", "verl", ("0.9.1",), ("torch", "transformers", "ray")),
+    Trainer(
+        "swift", "from swift.rlhf_trainers import GRPOTrainer", "ms-swift", ("4.6.0",), ("torch", "transformers", "trl")
+    ),
 )
 
 
@@ -88,7 +96,18 @@ def report(*, probe: bool = True, say: Callable[[str], None] = lambda text: None
 def check_trainer(
     trainer: Trainer, *, probe: bool = True, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Whether one trainer can run in this environment: ``{"can_run", "why_not", "how"}``."""
+    """Whether one trainer can run in this environment, and with which versions.
+
+    Returns:
+        ``can_run``; ``why_not`` and ``how`` to get it; ``versions`` of the framework and of what stands beside it (None
+        where that is not installed); ``tested``, whether the framework's is one that the tests pass with.
+    """
+    name = trainer.distribution or trainer.extra
+    versions = {each: _version(each) for each in (name, *trainer.beside)}
+    return {**_can_run(trainer, probe, say), "versions": versions, "tested": versions[name] in trainer.tested}
+
+
+def _can_run(trainer: Trainer, probe: bool, say: Callable[[str], None]) -> dict[str, Any]:
     if not _has_adapter(trainer):
         return _verdict(f"this version of {DISTRIBUTION} has no adapter for it", None)
     how = (

@@ -122,6 +122,17 @@ def test_a_trainer_is_believed_only_once_it_imports(monkeypatch, tmp_path, state
     assert "has no adapter" in doctor.check_trainer(doctor.Trainer("z", statement))["why_not"]
 
 
+def test_versions_of_a_trainer(monkeypatch, tmp_path):
+    distribution(tmp_path, "a-framework", "3.1")
+    distribution(tmp_path, "beside-it", "0.7")
+    monkeypatch.syspath_prepend(tmp_path)
+    for tested in ((), ("3.0",), ("3.0", "3.1")):
+        trainer = doctor.Trainer("x", "pass", "a-framework", tested, ("beside-it", "absent"))
+        found = doctor.check_trainer(trainer, probe=False)
+        assert found["versions"] == {"a-framework": "3.1", "beside-it": "0.7", "absent": None}
+        assert found["tested"] is ("3.1" in tested) and not found["can_run"]
+
+
 def test_problems_name_their_fix(monkeypatch):
     monkeypatch.setattr(doctor, "_run", lambda command: "H200, 141 GB, 580\n" if command[0] == "nvidia-smi" else None)
     monkeypatch.setattr(doctor, "_version", lambda name: None if name == "mcp" else "2.0+cpu")
