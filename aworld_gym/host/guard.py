@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aworld_gym.host import logs
 from aworld_gym.host.bodies import reply
-from aworld_gym.host.credentials import Refused, verify
+from aworld_gym.host.credentials import Refused, Verifier
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.settings import HostSettings
 
@@ -35,7 +35,7 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, settings: HostSettings, secrets: Sequence[str], metrics: HostMetrics):
-        self._app, self._secrets, self._metrics = app, tuple(secrets), metrics
+        self._app, self._verify, self._metrics = app, Verifier(secrets), metrics
         self._hosts = {name.lower() for name in ("localhost", settings.host, *settings.allowed_hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
 
@@ -92,7 +92,7 @@ class Guard:
         if scope["path"] in OPEN_PATHS:
             return None
         try:
-            scope["claims"] = verify(self._secrets, headers.get("authorization"))
+            scope["claims"] = self._verify(headers.get("authorization"))
         except Refused as refused:
             self._metrics.refused.labels("token").inc()
             body = {"error": refused.error or "no_token", "reason": str(refused)}

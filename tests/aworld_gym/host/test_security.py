@@ -154,6 +154,27 @@ def test_a_secret_can_be_replaced_while_its_tokens_are_good():
             mint(new, scopes, ttl)
 
 
+def test_a_token_that_was_good_is_not_when_it_has_expired(monkeypatch):
+    check, header = credentials.Verifier([SECRET]), f"Bearer {signed(exp=NOW + 3600)}"
+    assert check(header) is check(header)  # remembered
+    monkeypatch.setattr(credentials, "_jwt", lambda: pytest.fail("its signature is checked again"))
+    check(header)
+    monkeypatch.undo()
+    later = time.time() + 3700
+    monkeypatch.setattr(credentials.time, "time", lambda: later)
+    monkeypatch.setattr(jwt.api_jwt, "datetime", Later)
+    with pytest.raises(credentials.Refused, match="expired"):
+        check(header)
+
+
+class Later(datetime.datetime):
+    """What PyJWT takes for the time, an hour from now."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.datetime.fromtimestamp(NOW + 3700, tz)
+
+
 @pytest.mark.parametrize(
     ("host", "status"),
     [
