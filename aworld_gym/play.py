@@ -18,6 +18,7 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym import aio, tape
+from aworld_gym.branch import Prefix
 from aworld_gym.episode_state import as_returned
 from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
 from aworld_gym.identity import env_id_of, spec_json, versions
@@ -40,11 +41,25 @@ class Item:
     """For reset; ``{"task_id": ...}`` picks a task."""
     manifest: str | None = None
     """The hash of the manifest that it is of; recorded among the episode's versions."""
+    prefix: Prefix | None = None
+    """For a fork: the recorded steps that are taken again before the policy plays on."""
 
     @property
     def task_id(self) -> str | None:
         """The task that ``options`` asks for, if they do."""
         return (self.options or {}).get("task_id")
+
+    @property
+    def parent(self) -> str | None:
+        """For a fork: the key of the episode it is of."""
+        return None if self.prefix is None else self.prefix.episode.key
+
+    def label(self, attempt: int) -> tape.Label:
+        """Whose recorded tool results it is given first: its own, or those of the episode that it is a fork of."""
+        if self.prefix is None:
+            return tape.Label(self.seed, self.sample, attempt)
+        of = self.prefix.episode
+        return tape.Label(of.seed, of.sample, of.attempt)
 
 
 async def play(
@@ -61,6 +76,7 @@ async def play(
 
     Raises:
         PolicyError: the policy raised, or gave what is not an action.
+        ReplayError: what was recorded does not come again (a tape without a call, a fork's step with another result).
         AWorldGymError: the caller's mistakes (an unknown task, a broken configuration).
     """
     began = time.monotonic()
@@ -94,6 +110,8 @@ def failed(env_id: str, policy: Policy, item: Item, error: InfraError, *, attemp
         attempt=attempt,
         group_id=item.group_id,
         sample=item.sample,
+        parent=item.parent,
+        forked_at=0 if item.prefix is None else item.prefix.steps,
         outcome=Outcome.INFRA_FAILURE,
         error=str(error),
         error_kind=error.kind,
@@ -115,7 +133,7 @@ class _Run:
     async def through(self) -> None:
         """Reset, then act and step until something ends the episode."""
         env, item, policy = self.env, self.item, self.policy
-        tape.PLAYING.set(tape.Label(item.seed, item.sample, self.attempt))
+        tape.PLAYING.set(item.label(self.attempt))
         obs, info = await aio.areset(env, seed=item.seed, options=None if item.options is None else dict(item.options))
         self.started = True
         with self.policys_fault("episode"):
@@ -125,6 +143,9 @@ class _Run:
         observe = getattr(self.agent, "observe", None)
         whole = _observes_transcript(env)
         new, done = obs, False
+        if item.prefix is not None:
+            obs, new, info = await self.again(item.prefix, obs, info, whole)
+            done = info["outcome"] is not None  # infrastructure failed
         while not done:
             with self.policys_fault("act"):
                 action = await self.said(new)
@@ -140,6 +161,36 @@ class _Run:
                     observe(float(reward), info, done)
         if info["outcome"] is None:
             self.ended = Outcome.MAX_TURNS  # cut by a wrapper such as TimeLimit, of which the env knows nothing
+
+    async def again(
+        self, prefix: Prefix, obs: Any, info: dict[str, Any], whole: bool
+    ) -> tuple[Any, tuple[Message, ...], dict[str, Any]]:
+        """Take a fork's recorded steps; the last observation and info, and between them what the agent was not told.
+
+        An agent with ``follow`` is told of each step as if it had been its own. Any other is given the conversation so
+        far, its recorded messages included, when it is first asked.
+        """
+        prefix.check_reset(self.env.get_wrapper_attr("episode").prompt, info["tools"])
+        follow = getattr(self.agent, "follow", None)
+        new: tuple[Message, ...] = obs
+        for step in prefix.episode.steps[: prefix.steps]:
+            seen = len(obs) + 1 if whole else 0
+            try:
+                obs, reward, terminated, truncated, info = await aio.astep(self.env, step.action)
+            except ActionError as error:
+                prefix.refuse(f"its env does not take the recorded action of step {step.index}: {error}")
+            record = self.env.get_wrapper_attr("last_step")
+            self.steps.append(as_returned(record, float(reward), info))
+            if info["outcome"] == Outcome.INFRA_FAILURE:
+                break
+            prefix.check_step(record, (info["outcome"] or "a wrapper") if terminated or truncated else None)
+            if follow is None:
+                new = (*new, step.action, *obs[seen:])
+                continue
+            with self.policys_fault("follow"):
+                follow(new, step.action)
+            new = obs[seen:]
+        return obs, new, info
 
     async def said(self, new: tuple[Message, ...]) -> Message | None:
         """The agent's next action; what is not an agent is the policy's fault."""
@@ -197,6 +248,8 @@ class _Run:
             attempt=self.attempt,
             group_id=self.item.group_id,
             sample=self.item.sample,
+            parent=self.item.parent,
+            forked_at=0 if self.item.prefix is None else self.item.prefix.steps,
             steps=tuple(self.steps),
             spec=spec_json(self.env),
             versions=versions(self.policy, self.item.manifest),

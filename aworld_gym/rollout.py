@@ -16,7 +16,7 @@ import inspect
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym import aio
+from aworld_gym.branch import Prefix
 from aworld_gym.errors import ConfigError, InfraError, PolicyError, describe, did_you_mean
 from aworld_gym.identity import check_same_run
 from aworld_gym.making import check_tool_env, make_tool_env
@@ -37,7 +38,7 @@ from aworld_gym.toolchain import loop
 from aworld_gym.trajectory import Journal, Resume
 from aworld_gym.types import Episode, Outcome
 
-__all__ = ["EnvLike", "Item", "arollout", "iterate", "make_items", "rollout"]
+__all__ = ["EnvLike", "Item", "arollout", "branch", "fork_items", "iterate", "make_items", "rollout"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,75 @@ def make_items(episodes: int, *, seed: int = 0, group_size: int = 1) -> list[Ite
             f"episodes ({episodes}) must be a multiple of group_size ({group_size}), to keep groups whole"
         )
     return [Item(i, seed + i // group_size, i % group_size, str(seed + i // group_size)) for i in range(episodes)]
+
+
+def fork_items(episode: Episode, step: int, n: int, *, options: Mapping[str, Any] | None = None) -> list[Item]:
+    """``n`` items that begin with the first ``step`` steps of a recorded episode, for any kind of rollout.
+
+    Args:
+        episode: the record.
+        step: how many of its steps are taken over; 0 begins at its prompt.
+        n: how many forks.
+        options: of the reset, besides the task: ``components``, say, where the episode had some.
+
+    Raises:
+        ConfigError: the episode has fewer steps, or n is not at least 1.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"n must be a whole number of at least 1, got {n!r}")
+    prefix = Prefix(episode, step)
+    reset = {"task_id": episode.task_id, **(options or {})}
+    return [Item(k, episode.seed, k, prefix.group_id, options=reset, prefix=prefix) for k in range(n)]
+
+
+def branch(
+    episode: Episode,
+    step: int,
+    n: int,
+    policy: PolicyLike,
+    *,
+    env: EnvLike | None = None,
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> list[Episode]:
+    """Continue a recorded episode from one of its steps, ``n`` times.
+
+    The recorded actions of the first ``step`` steps are taken in fresh envs, by running their calls again or from
+    ``tape``; every result is compared with the recorded one. Then the policy plays on. An agent with ``follow`` goes on
+    as if the steps had been its own (this package's do); any other is first asked with the conversation so far.
+
+    Args:
+        episode: the record.
+        step: how many of its steps are taken over.
+        n: how many forks.
+        policy: as for :func:`rollout`.
+        env: what to play in; rebuilt from the episode's own spec where None.
+        options: of the reset, besides the task: ``components``, say, where the episode had some.
+        **more: other arguments of :func:`rollout`: ``concurrency``, ``retries``, ``journal``, ``tape``, ...
+
+    Returns:
+        The forks' records, in order. ``parent`` is the episode's key, ``forked_at`` is ``step``; their steps begin with
+        those taken over, and their rewards are what the env paid now.
+
+    Raises:
+        ReplayError: a result, the prompt or the tools differ from the recording; it names the first difference.
+        ConfigError: there is no such step, or the episode has no spec to make an env of.
+
+    Example:
+        >>> from aworld_gym.policies import OraclePolicy, RandomPolicy
+        >>> played = rollout("AWorld/Gaia-v0", OraclePolicy(), episodes=1)[0]
+        >>> forks = branch(played, 2, 4, RandomPolicy())
+        >>> [fork.forked_at for fork in forks]
+        [2, 2, 2, 2]
+    """
+    items = fork_items(episode, step, n, options=options)
+    if env is None:
+        if episode.spec is None:
+            raise ConfigError(
+                f"episode {episode.key} has no env spec to make an env of: pass env=, what it was played in"
+            )
+        env = EnvSpec.from_json(episode.spec)
+    return rollout(env, policy, items=items, **more)
 
 
 def rollout(env: EnvLike, policy: PolicyLike, *, progress: bool = False, **options: Any) -> list[Episode]:
@@ -288,11 +358,12 @@ class _Engine:
         """Open the journal, hand over what it already has, and start the workers."""
         done = self._open_journal()
         for item in self._items:
-            records = done.records(item.seed, item.sample, item.task_id)
+            fork = None if item.prefix is None else item.group_id
+            records = done.records(item.seed, item.sample, item.task_id, fork)
             for episode in records:
                 self._queue.put_nowait((item.index, episode))
             if not any(episode.valid for episode in records):
-                self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id)))
+                self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id, fork)))
         if done.episodes and self._journal is not None:
             self._spare = await self._made()
             listed = None if self._manifest is None else self._manifest.hash

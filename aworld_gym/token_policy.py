@@ -94,16 +94,18 @@ class TokenAgent:
         self._built = TrajectoryBuilder()
         self._prompt: list[int] = []
         self._last: list[int] = []
+        self._told: list[Message] = []  # of a fork's first steps, as long as they carry no ids
+        self._begun = False
         self._logprobs_known = True
 
     async def act(self, messages: tuple[Message, ...]) -> Message | None:
         """The model's next message; None once its token budget is used up or its turn was cut."""
         policy, built = self._policy, self._built
         appended: list[int] = []
-        if self._prompt:
+        if self._begun:
             appended = policy.codec.extend(self._last, messages)
         else:
-            self._prompt = policy.codec.prompt(messages, self._tools)
+            self._begun, self._prompt = True, self._extended(messages)
             built.prompt(self._prompt)
         limit = min(self._room() - len(appended), policy.max_turn_tokens)
         if limit < 1:
@@ -124,6 +126,29 @@ class TokenAgent:
         sampled = {"token_ids": self._last, "logprobs": known, "model_version": policy.model_version}
         return {**parsed.message, "sampled": sampled}
 
+    def follow(self, messages: tuple[Message, ...], action: Message) -> None:
+        """Take a turn over into the prompt: by the ids that were sampled where the action carries them.
+
+        What was sampled by another is no response of this episode: it is prompted, and never trained on here.
+
+        Raises:
+            ConfigError: an action without ids comes after one with them.
+        """
+        ids = (action.get("sampled") or {}).get("token_ids")
+        if ids is not None:
+            self._prompt, self._last = [*self._extended(messages), *ids], list(ids)
+        elif self._prompt:
+            raise ConfigError("a fork's steps carry sampled token ids in part: none may follow one that has them")
+        else:
+            self._told += [*messages, action]
+
+    def _extended(self, messages: tuple[Message, ...]) -> list[int]:
+        """The prompt with further messages."""
+        codec = self._policy.codec
+        if self._prompt:
+            return [*self._prompt, *codec.extend(self._last, messages)]
+        return list(codec.prompt((*self._told, *messages), self._tools))
+
     def observe(self, reward: float, info: Mapping[str, Any], done: bool) -> None:
         """The reward of the turn just taken."""
         self._built.reward(reward)
@@ -133,7 +158,7 @@ class TokenAgent:
 
         Without log-probabilities where the sampler could not give one of them (it was not a finite number).
         """
-        if not self._prompt:
+        if not self._begun:
             return None
         built = self._built.build()
         return built if self._logprobs_known else dataclasses.replace(built, logprobs=None)

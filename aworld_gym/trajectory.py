@@ -215,7 +215,10 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[Episode]:
 
 @dataclass(frozen=True)
 class Resume:
-    """What a journal says has been done. An item of a rollout is (seed, sample), or (task, seed, sample)."""
+    """What a journal says has been done. An item of a rollout is (seed, sample), or (task, seed, sample).
+
+    The forks of an episode from one step are a group of their own.
+    """
 
     episodes: tuple[Episode, ...] = ()
 
@@ -225,24 +228,28 @@ class Resume:
         return cls(tuple(read_jsonl(path)) if Path(path).is_file() else ())
 
     def __post_init__(self) -> None:
-        index: dict[tuple[int | None, int], list[Episode]] = defaultdict(list)
+        index: dict[tuple[int | None, int, str | None], list[Episode]] = defaultdict(list)
         for episode in self.episodes:
-            if episode.parent is None:
-                index[episode.seed, episode.sample].append(episode)
+            fork = None if episode.parent is None else episode.group_id
+            index[episode.seed, episode.sample, fork].append(episode)
         object.__setattr__(self, "_index", dict(index))
 
-    def records(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> list[Episode]:
-        """Every recorded attempt of an item, in the order written."""
-        found: list[Episode] = self._index.get((seed, sample), [])  # type: ignore[attr-defined]
+    def records(
+        self, seed: int | None, sample: int = 0, task_id: str | None = None, fork: str | None = None
+    ) -> list[Episode]:
+        """Every recorded attempt of an item, in the order written; ``fork``: the group id of forks."""
+        found: list[Episode] = self._index.get((seed, sample, fork), [])  # type: ignore[attr-defined]
         return [e for e in found if task_id is None or e.task_id == task_id]
 
     def finished(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> Episode | None:
         """The valid episode of an item; None where it is still to be played (never tried, or only failed)."""
         return next((e for e in self.records(seed, sample, task_id) if e.valid), None)
 
-    def next_attempt(self, seed: int | None, sample: int = 0, task_id: str | None = None) -> int:
+    def next_attempt(
+        self, seed: int | None, sample: int = 0, task_id: str | None = None, fork: str | None = None
+    ) -> int:
         """The attempt number that a further try of an item has."""
-        return max((e.attempt + 1 for e in self.records(seed, sample, task_id)), default=0)
+        return max((e.attempt + 1 for e in self.records(seed, sample, task_id, fork)), default=0)
 
 
 def _lock_file(fd: int, path: Path) -> None:

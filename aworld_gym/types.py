@@ -216,6 +216,8 @@ class Episode:
     agent_id: str = "agent"
     parent: str | None = None
     """Key of the episode this one was forked or spawned from."""
+    forked_at: int = 0
+    """Steps that a fork took over from its parent; its own begin here."""
     trainable: bool = True
     prompt: tuple[Message, ...] = ()
     """The messages that reset returned."""

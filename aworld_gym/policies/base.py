@@ -20,8 +20,10 @@ from aworld_gym.types import Message
 class Agent(Protocol):
     """Plays one episode. ``act`` is a coroutine function.
 
-    Two optional methods are called where they exist: ``observe(reward: float, info: dict, done: bool)`` after
-    each step, and ``close()`` exactly once when the episode is over, for whatever reason.
+    Optional methods are called where they exist: ``observe(reward: float, info: dict, done: bool)`` after each step;
+    ``close()`` exactly once when the episode is over, for whatever reason; and in a fork ``follow(messages, action)``,
+    for each step that is taken over: what ``act`` would have been given, and the action that it is to have returned.
+    An agent without ``follow`` is given those steps' messages, its own among them, with its first ``act``.
     """
 
     async def act(self, messages: tuple[Message, ...]) -> Message | None:

@@ -226,6 +226,11 @@ class OpenAIAgent:
         self._conversation += wire_messages((message,), images=self._policy.images)
         return message
 
+    def follow(self, messages: tuple[Message, ...], action: Message) -> None:
+        """Take a turn over as the endpoint's own."""
+        self._turn += 1
+        self._conversation += wire_messages((*messages, action), images=self._policy.images)
+
 
 def _reason(error: Any) -> str:
     """The endpoint's own words."""

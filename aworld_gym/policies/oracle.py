@@ -46,3 +46,7 @@ class OracleAgent:
         step = self._task.plan[turn]
         call = tool_call(f"call_{turn}", step.tool, step.arguments)
         return {"role": "assistant", "content": step.content or None, "tool_calls": [call]}
+
+    def follow(self, messages: tuple[Message, ...], action: Message) -> None:
+        """A step of the plan was taken already."""
+        self._turn += 1

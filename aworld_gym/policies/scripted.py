@@ -70,6 +70,11 @@ class ScriptedAgent:
             self._transcript.append(message)
         return message
 
+    def follow(self, messages: tuple[Message, ...], action: Message) -> None:
+        """Count a turn of the script as played."""
+        self._turn += 1
+        self._transcript.extend((*messages, action))
+
 
 def _identified(script: Sequence[Message] | Turn) -> str:
     """What tells one script from another in every process: a function's name, or a hash of the messages."""
