@@ -45,6 +45,8 @@ TYPES = ("int", "float", "string", "code", "date", "list")
 SCORERS = ("strict", "official")
 MAX_ANSWER = 2000
 """Characters of an answer, or ten times those of the truth; longer ones are not read."""
+MAX_TRUTH = 100_000
+"""Characters of a true answer."""
 MAX_ITEMS = 500
 
 _DEFAULT_REL_TOLERANCE = 1e-9
@@ -105,7 +107,15 @@ class Truth:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
                 raise ConfigError(f"an answer's {name} is a number from 0, got {value!r}")
+        if self.decimals is not None and (
+            isinstance(self.decimals, bool) or not isinstance(self.decimals, int) or self.decimals < 0
+        ):
+            raise ConfigError(f"an answer's decimals are a whole number from 0, got {self.decimals!r:.80}")
+        if self.unit is not None and not isinstance(self.unit, str):
+            raise ConfigError(f"an answer's unit is a text, got {self.unit!r:.80}")
         for text in self.truths:
+            if len(text) > MAX_TRUTH:
+                raise ConfigError(f"an answer's text has at most {MAX_TRUTH:,} characters, got {len(text):,}")
             value = self._read(text)
             if value is None or (self.type == "int" and value.denominator != 1):
                 raise ConfigError(f"the true answer {text!r} cannot be read as {self.type}")
@@ -124,7 +134,7 @@ class Truth:
                     f"unknown key {key!r} in an answer; known: {', '.join(known)}.{did_you_mean(key, known)}"
                 )
         fields: dict[str, Any] = {
-            key: tuple(value) if key in ("aliases", "values") and value is not None else value
+            key: _texts(key, value) if key in ("aliases", "values") and value is not None else value
             for key, value in spec.items()
         }
         if isinstance(fields.get("items"), str):
@@ -222,6 +232,13 @@ class Truth:
         if item.type == "float":
             return "" if _matching([[item._equal(g, v) for g in given] for v in values]) else "some items are wrong"
         return "" if Counter(given) == Counter(values) else "some items are wrong"
+
+
+def _texts(key: str, value: Any) -> tuple[str, ...]:
+    """A list of texts; a text alone is none, since each of its letters would be taken for a true answer."""
+    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
+        raise ConfigError(f"an answer's {key} are a list of texts, got {value!r:.80}")
+    return tuple(value)
 
 
 _NAMES = {"int": "number", "float": "number", "date": "date", "code": "code", "string": "text", "list": "list"}

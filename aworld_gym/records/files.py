@@ -15,6 +15,7 @@ import base64
 import binascii
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,6 +25,8 @@ from aworld_gym.errors import ConfigError
 
 MAX_NAME = 255
 """Bytes of one part of a file's name."""
+MAX_PATH = 1024
+"""Bytes of a whole name: what fits below a workspace, wherever that is."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,21 @@ def files_of(value: Any, folder: Path | None, *, inside: bool) -> tuple[RecordFi
         made = [_named(str(name), content, here, inside) for name, content in value.items() if content is not None]
     elif isinstance(value, list | tuple):
         for item in value:
+            if isinstance(item, list | tuple):
+                raise ConfigError(f"a list of files holds no lists, got {item!r:.80}")
             made += files_of(item, folder, inside=inside)
     else:
         raise ConfigError(
             "expected a mapping of file names to contents, a path, a list of paths, or "
             f'{{"path": ..., "bytes": ...}}, got {type(value).__name__}'
         )
-    names = [file.name for file in made]
-    for name in names:
-        if names.count(name) > 1:
+    names = Counter(file.name for file in made)
+    for name, count in names.items():
+        if count > 1:
             raise ConfigError(f"two files are called {name!r}")
-        if any(other.startswith(f"{name}/") for other in names):
-            raise ConfigError(f"{name!r} is both a file and a folder")
+        for parent in PurePosixPath(name).parents:
+            if str(parent) in names:
+                raise ConfigError(f"{str(parent)!r} is both a file and a folder")
     return tuple(sorted(made, key=lambda file: file.name))
 
 
@@ -98,21 +104,22 @@ def safe_name(name: str) -> str:
     parts = PurePosixPath(name).parts
     if not parts or name != "/".join(parts) or "\\" in name or not name.isprintable():
         raise ConfigError(f"{name!r} is not a plain relative name of a file")
-    if name.startswith("/") or ".." in parts or any(len(part.encode()) > MAX_NAME for part in parts):
-        raise ConfigError(f"{name!r} leads out of the workspace, or is too long; give a plain relative name")
+    too_long = len(name.encode()) > MAX_PATH or any(len(part.encode()) > MAX_NAME for part in parts)
+    if name.startswith("/") or ".." in parts or too_long:
+        raise ConfigError(f"{name!r:.80} leads out of the workspace, or is too long; give a plain relative name")
     return name
 
 
 def _named(name: str, content: Any, folder: Path, inside: bool) -> RecordFile:
     safe_name(name)
     if isinstance(content, bytes | str):
-        return RecordFile(name, content.encode() if isinstance(content, str) else content)
+        return RecordFile(name, _bytes(name, content) if isinstance(content, str) else content)
     if isinstance(content, os.PathLike):
         return RecordFile(name, path=_found(content, folder, inside))
     if isinstance(content, Mapping) and len(content) == 1:
         kind, value = next(iter(content.items()))
         if kind == "text" and isinstance(value, str):
-            return RecordFile(name, value.encode())
+            return RecordFile(name, _bytes(name, value))
         if kind == "path" and isinstance(value, str | os.PathLike):
             return RecordFile(name, path=_found(value, folder, inside))
         if kind == "base64" and isinstance(value, str):
@@ -124,6 +131,13 @@ def _named(name: str, content: Any, folder: Path, inside: bool) -> RecordFile:
         f'file {name!r} is given as bytes, text, {{"text": ...}}, {{"base64": ...}} or {{"path": ...}}, '
         f"got {type(content).__name__}"
     )
+
+
+def _bytes(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can write and UTF-8 cannot
+        raise ConfigError(f"the text of file {name!r} cannot be written as UTF-8: {error}") from error
 
 
 def _media(value: Mapping[str, Any], folder: Path, inside: bool) -> RecordFile:
@@ -146,12 +160,17 @@ def _found(path: str | os.PathLike[str], folder: Path, inside: bool) -> Path:
     text = os.fspath(path)
     if not isinstance(text, str) or not text or "\0" in text:
         raise ConfigError(f"{text!r} is no path")
-    found = (folder / text).resolve()
+    try:
+        found = (folder / text).resolve()
+        there = found.is_file()
+    except (OSError, ValueError) as error:  # longer than a path may be, or not to be written as one
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{text!r:.80} is no path of a file: {reason}") from error
     if inside and not found.is_relative_to(folder.resolve()):
         raise ConfigError(
             f"the file {text!r} lies outside of {str(folder)!r}, where this task set's files are; "
             "name another folder= that holds them all, if you trust it"
         )
-    if not found.is_file():
+    if not there:
         raise ConfigError(f"there is no file {text!r} (looked in {str(folder.absolute())!r})")
     return found

@@ -138,7 +138,10 @@ def _json(data: bytes, where: str) -> Any:
 def _row(row: Any, where: str) -> Row:
     if not isinstance(row, Mapping):
         raise ConfigError(f"{where} must be a mapping of column names to values, got {type(row).__name__}: {row!r:.80}")
-    return {str(name): plain(value) for name, value in row.items()}
+    try:
+        return {str(name): plain(value) for name, value in row.items()}
+    except RecursionError as error:
+        raise ConfigError(f"{where} holds lists or objects in each other, too deep to be read") from error
 
 
 def _is_frame(source: Any) -> bool:

@@ -111,7 +111,7 @@ def from_records(
     chosen = {"prompt": prompt, "answer": answer, "files": files, "id": id, "level": level, "plan": plan}
     is_file = isinstance(rows, str | os.PathLike)
     base = Path(folder) if folder is not None else Path(rows).parent if is_file else None
-    reader = _Reader(chosen, tuple(metadata), scorer, base)
+    reader = _Reader(chosen, tuple(metadata), scorer, base, Path(rows).resolve() if is_file else None)
     for where, row in read_rows(rows):
         reader.add(where, row)
     config = {
@@ -139,9 +139,11 @@ class _Reader:
         metadata: tuple[str, ...],
         scorer: str | Scorer | None,
         base: Path | None,
+        itself: Path | None,
     ):
         scorer_of(scorer)  # a wrong name is said before any row is read
         self._chosen, self._metadata, self._scorer, self._base = dict(chosen), metadata, scorer, base
+        self._itself = itself
         self.tasks: list[Task] = []
         self.files: dict[str, tuple[RecordFile, ...]] = {}
         self._rows_of: dict[str, str] = {}
@@ -192,9 +194,12 @@ class _Reader:
 
     def _files_of(self, where: str, row: Row) -> tuple[RecordFile, ...]:
         try:
-            return files_of(self._value("files", where, row), self._base, inside=self._base is not None)
+            files = files_of(self._value("files", where, row), self._base, inside=self._base is not None)
+            if self._itself is not None and any(file.path == self._itself for file in files):
+                raise ConfigError(f"{self._itself.name!r} is the task set itself, with all answers")
         except ConfigError as error:
             raise self._error("files", where, str(error)) from error
+        return files
 
     def _id_of(self, where: str, row: Row, prompt: str, answer: Any, files: tuple[RecordFile, ...]) -> str:
         given = self._value("id", where, row)

@@ -37,6 +37,7 @@ COLUMNS = ("task_id", "Question", "Level", "Final answer", "file_name")
 NO_ANSWER = ("?", "")
 """What stands where the true answer is not public."""
 
+_WHOLE = ("metadata.jsonl", "metadata.parquet")
 _OF_LEVEL = re.compile(r"metadata[._-]level(?P<level>[123])\.parquet")
 _SHOWN = 5
 
@@ -123,6 +124,8 @@ class GaiaDataset(TaskList):
             try:
                 if "/" in str(name):
                     raise ConfigError(f"{name!r} is no plain name of a file")
+                if _is_metadata(str(name)):
+                    raise ConfigError(f"{name!r} lists the answers; it is attached to no question")
                 self._attached[task_id] = safe_name(str(name))
             except ConfigError as error:
                 raise ConfigError(f"{where}, column 'file_name': {error}") from error
@@ -179,10 +182,14 @@ def _split_folder(directory: Path, split: str) -> Path:
 
 def _metadata(folder: Path) -> list[Path]:
     """The files that list the tasks: one for all, or one for each level."""
-    for name in ("metadata.jsonl", "metadata.parquet"):
+    for name in _WHOLE:
         if (folder / name).is_file():
             return [folder / name]
     return sorted(path for path in folder.iterdir() if _OF_LEVEL.fullmatch(path.name))
+
+
+def _is_metadata(name: str) -> bool:
+    return name in _WHOLE or _OF_LEVEL.fullmatch(name) is not None
 
 
 def _rows(folder: Path, level: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -502,6 +502,16 @@ def test_nothing_submitted_is_nothing():
         ({"text": "1", "type": "int", "tolerance": -1}, "tolerance"),
         ({"text": "1", "type": "float", "rel_tolerance": math.inf}, "rel_tolerance"),
         ({"text": "1", "type": "int", "units": "km"}, "Did you mean 'unit'"),
+        ({"text": "1.5", "type": "float", "decimals": -1}, "decimals are a whole number"),
+        ({"text": "1.5", "type": "float", "decimals": 1.0}, "decimals are a whole number"),
+        ({"text": "1", "type": "int", "unit": 5}, "unit is a text"),
+        (
+            {"text": "New York", "type": "string", "aliases": "NYC"},
+            "aliases are a list of texts",
+        ),  # or N would be right
+        ({"type": "list", "values": "ab"}, "values are a list of texts"),
+        ({"text": "x", "aliases": ["y", 1]}, "aliases are a list of texts"),
+        ({"text": "1 " * 50_001, "type": "string"}, "at most 100,000 characters"),
         ({"type": "int"}, "needs 'text'"),
         (17, "a text or a mapping"),
     ],

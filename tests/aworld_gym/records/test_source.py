@@ -214,6 +214,36 @@ def test_a_file_of_rows_cannot_ask_for_what_lies_beside_its_folder(how, tmp_path
 # ---- descriptions ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a.txt": "\ud800"}, "cannot be written as UTF-8"),
+        ({"a.txt": {"text": "\ud800"}}, "cannot be written as UTF-8"),
+        ("\ud800", "no path of a file"),
+        ("a" * 5000, "no path of a file: File name too long"),
+        ({"/".join(["a"] * 600): "x"}, "too long"),
+        ([["a.txt"]], "holds no lists"),
+        ({"a": "x", "a/b/c": "y"}, "'a' is both a file and a folder"),
+        ("rows.jsonl", "is the task set itself"),
+        ({"table.txt": {"path": "rows.jsonl"}}, "is the task set itself"),
+    ],
+    ids=lambda value: str(value)[:20].encode("ascii", "replace").decode(),
+)
+def test_files_that_cannot_be_are_said_with_their_row(files, message, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "?", "answer": "1", "files": files}) + "\n")
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_records(tmp_path / "rows.jsonl")
+    assert "rows.jsonl, line 1, column 'files'" in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_values_that_are_too_deep_are_said_with_their_row(tmp_path):
+    deep = "[" * 900 + "]" * 900
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "?", "answer": "1"}\n{"prompt": "?", "answer": ' + deep + "}\n")
+    with pytest.raises(ConfigError, match="line 2 .*too deep"):
+        from_records(tmp_path / "rows.jsonl")
+
+
 def test_a_description_is_json_and_rebuilds_the_same_tasks(tmp_path):
     tasks = from_records(written("jsonl", tmp_path), **COLUMNS, scorer="exact")
     config = json.loads(json.dumps(tasks.config))

@@ -176,6 +176,14 @@ def test_names_of_files_that_lead_elsewhere_are_refused(name, gaia):
             GaiaDataset(gaia, "validation")
 
 
+@pytest.mark.parametrize("name", ["metadata.jsonl", "metadata.parquet", "metadata.level1.parquet"])
+def test_the_list_of_answers_is_attached_to_no_question(name, gaia):
+    folder = gaia / "2023/validation"
+    (folder / "metadata.jsonl").write_text(json.dumps(row("aaaa-1", "How many?", "2", 1, name)) + "\n")
+    with pytest.raises(ConfigError, match="line 1, column 'file_name'.*lists the answers"):
+        GaiaDataset(gaia, "validation")
+
+
 @pytest.mark.parametrize("target", ["../../../secret", "aaaa-1-real.csv", "/etc/hostname"])
 def test_links_are_not_followed(target, gaia):
     folder = gaia / "2023/validation"
