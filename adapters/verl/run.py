@@ -16,6 +16,7 @@ from typing import Any
 import gymnasium as gym
 import ray
 from gymnasium.envs.registration import EnvSpec
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from safetensors import safe_open
 
@@ -185,8 +186,9 @@ def _run(cfg: DictConfig, environment: dict[str, str], output_dir: Path, stall_s
         auto_set_device(cfg)
     try:
         validate_config(cfg, use_reference_policy=need_reference_policy(cfg), use_critic=need_critic(cfg))
-    except (AssertionError, ValueError) as error:
-        raise ConfigError(f"verl refuses this configuration: {error}") from error
+    except (AssertionError, ValueError, HydraException) as error:
+        why = error.__cause__ or error  # hydra's own words are about itself
+        raise ConfigError(f"verl refuses this configuration: {why}") from error
     with open_dict(cfg):
         init = cfg.ray_kwargs.ray_init
         given = OmegaConf.select(init, "runtime_env.env_vars") or {}

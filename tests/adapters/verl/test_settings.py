@@ -19,6 +19,7 @@ from say_env import ENV_ID
 from adapters import verl
 from adapters.common import TurnwiseOptions
 from adapters.verl import cpu, plugin
+from adapters.verl.__main__ import arguments
 from adapters.verl.config import verl_config, write_agent, write_rows
 from adapters.verl.run import _environment, _final, _metrics, collect
 from aworld_gym.errors import ConfigError, MissingDependencyError
@@ -178,18 +179,32 @@ def test_metrics_of_a_resumed_run_follow_those_before(tmp_path):
 
 
 def test_the_plain_entry():
-    done = subprocess.run(
-        [sys.executable, "-m", "adapters.verl", "--help"], capture_output=True, text=True, cwd=ROOT, timeout=120
-    )
-    assert done.returncode == 0 and "ENV" in done.stdout and "--model" in done.stdout and "hydra" in done.stdout
-    done = subprocess.run(
-        [sys.executable, "-m", "adapters.verl", "AWorld/Gaya-v0", "--model", "m", "--output", "/tmp/x", "a.b=1"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=120,
-    )
-    assert done.returncode == 1 and "Gaya" in done.stderr and "Traceback" not in done.stderr
+    def run(*arguments):
+        command = [sys.executable, "-W", "ignore", "-m", "adapters.verl", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+    done = run("--help")
+    assert done.returncode == 0 and "ENV" in done.stdout and "--model" in done.stdout and "KEY=VALUE" in done.stdout
+    done = run("AWorld/Gaya-v0", "--model", "m", "--output", "/tmp/x", "a.b=1")
+    assert done.returncode and "Gaya" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_settings_on_the_command_line():
+    given = [
+        "AWorld/Gaia-v0",
+        "-k",
+        "preset=mini",
+        "--model",
+        "a=b",
+        "trainer.nnodes=2",
+        "+a.b=1",
+        "--set",
+        "credit=step",
+    ]
+    assert list(arguments(given)) == [
+        *["AWorld/Gaia-v0", "-k", "preset=mini", "--model", "a=b", "--set", "trainer.nnodes=2", "--set", "+a.b=1"],
+        *["--set", "credit=step", "--trainer", "verl"],
+    ]
 
 
 class TestTheRun:
@@ -244,8 +259,12 @@ class TestTheRun:
         assert isinstance(caught.value.__cause__, KeyError)
 
     def test_what_verl_refuses_is_a_config_error(self, started):
-        with pytest.raises(ConfigError, match="verl refuses this configuration"):
-            started(lambda cfg, runner: None, **{"actor_rollout_ref.actor.ppo_mini_batch_size": 64})
+        for setting, message in (
+            ({"actor_rollout_ref.actor.ppo_mini_batch_size": 64}, "train_batch_size"),
+            ({"actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": None}, "Please set at least one of"),
+        ):
+            with pytest.raises(ConfigError, match=f"verl refuses this configuration: .*{message}"):
+                started(lambda cfg, runner: None, **setting)
 
 
 def test_without_a_checkpoint_there_is_no_final(tmp_path, caplog):
