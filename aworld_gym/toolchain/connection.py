@@ -148,7 +148,11 @@ class Connection:
             noisy = self._process is not None and self._process.noise_lines > noise
             raise CallTimeout(self._process.noise_words() if self._process is not None and noisy else "")
         if not task.cancelled() and task.exception() is None:
-            return _checked(task.result())
+            result = task.result()
+            known = messages.failure(result.get("_meta"), self.config.name) if isinstance(result, dict) else None
+            if known is not None:  # the server itself says that it is its machine that failed
+                raise known
+            return _checked(result)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         assert error is not None
         return await self._call_failed(error)

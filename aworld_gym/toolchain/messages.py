@@ -23,28 +23,37 @@ _EXCERPT_CHARS = 300
 
 
 def failure(data: Any, server: str) -> InfraError | None:
-    """The failure that an answer made here describes, or None if ``data`` is of another origin."""
-    mark = data.get(_MARK) if isinstance(data, dict) else None
-    if not isinstance(mark, dict):
+    """The failure that :func:`mark` described, or None if ``data`` is of another origin."""
+    found = data.get(_MARK) if isinstance(data, dict) else None
+    if not isinstance(found, dict):
         return None
-    kind = mark["kind"] if mark.get("kind") in INFRA_KINDS else "server_protocol"  # a host may be newer than we are
-    wait = mark.get("retry_after_s")
+    kind = found["kind"] if found.get("kind") in INFRA_KINDS else "server_protocol"  # a host may be newer than we are
+    wait = found.get("retry_after_s")
     return InfraError(
         kind,
-        str(mark.get("message")),
+        str(found.get("message")),
         server=server,
-        delivered=False if mark.get("delivered") is False else None,
+        delivered=False if found.get("delivered") is False else None,
         retry_after_s=wait if isinstance(wait, int | float) else None,
     )
 
 
 def refusal(number: Any, error: InfraError, code: int | None = None) -> dict[str, Any]:
     """The answer (JSON) that stands in for the one that did not come to request ``number``."""
-    mark = {"kind": error.kind, "message": error.args[0], "delivered": error.delivered}
-    if error.retry_after_s is not None:
-        mark["retry_after_s"] = error.retry_after_s
-    details = {"code": _CODE if code is None else code, "message": error.args[0], "data": {_MARK: mark}}
+    details = {"code": _CODE if code is None else code, "message": error.args[0], "data": mark(error)}
     return {"jsonrpc": "2.0", "id": number, "error": details}
+
+
+def mark(error: InfraError) -> dict[str, Any]:
+    """What :func:`failure` reads a failure from: the data of an error answer, or ``_meta`` of a tool's result.
+
+    A server whose tool meets a machine that fails (a full disk, no more processes) puts it into the result's
+    ``_meta``, so that the model is not held to account for it.
+    """
+    found = {"kind": error.kind, "message": error.args[0], "delivered": error.delivered}
+    if error.retry_after_s is not None:
+        found["retry_after_s"] = error.retry_after_s
+    return {_MARK: found}
 
 
 class Wire:

@@ -28,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.2, 1.0)
 """Pauses before the retries of a call."""
-_checks: set[asyncio.Task[None]] = set()  # of servers whose call was given up
 _MAX_NAMES = 100  # of the tools there are, named to a model that called another
 
 
@@ -70,6 +69,10 @@ class Lease:
         self._lock = asyncio.Lock()
         self._reopening: asyncio.Task[None] | None = None
         self._ended = False
+        self.check: asyncio.Task[None] | None = None
+        """Finds out whether the server still lives, after a call that was given up."""
+        self.notice = ""
+        """What the next result has to say besides."""
 
     async def get(self) -> Connection:
         """The session, opened again if it was lost and that changes nothing the model could notice.
@@ -101,6 +104,9 @@ class Lease:
     async def end(self) -> None:
         """Open no further session; one that is opening is broken off. What is open is the caller's to close."""
         self._ended = True
+        if self.check is not None:
+            self.check.cancel()
+            await asyncio.wait((self.check,))
         if self._reopening is not None:
             self._reopening.cancel()
             await asyncio.wait((self._reopening,))
@@ -247,26 +253,43 @@ class ToolSession:
     ) -> dict[str, Any]:
         """Call a tool on behalf of another client: arguments and result pass as they are.
 
+        A caller that is cancelled gave the call up, as :meth:`call` does after its time; if the server hangs then, it
+        is replaced, and the next result begins with a line that says so.
+
         Raises:
             KeyError: there is no such tool.
             CallTimeout: no answer in time.
             InfraError: as :meth:`call`.
         """
         route = self._grant.table.routes[name]
+        lease = self._grant.leases[route.server]
+        if lease.check is not None:
+            await asyncio.shield(lease.check)
         try:
-            return await self._send(route, arguments, progress)
+            result = await self._send(route, arguments, progress)
         except asyncio.CancelledError:
-            check = asyncio.create_task(self._after_cancel(self._grant.leases[route.server]))
-            _checks.add(check)
-            check.add_done_callback(_checks.discard)
+            if lease.check is None and not self._grant.released:
+                lease.check = asyncio.create_task(self._after_cancel(lease))
             raise
+        if lease.notice and isinstance(result.get("content"), list):
+            result = {**result, "content": [content.text_part(lease.notice), *result["content"]]}
+            lease.notice = ""
+        return result
 
     async def _after_cancel(self, lease: Lease) -> None:
         """Have a server replaced that does not answer any more, if that is why a call was given up."""
         connection = lease.connection
-        if not self._grant.released and not await connection.alive() and not self._grant.released:
-            connection.broken(InfraError("session_timeout", "it stopped answering", server=connection.config.name))
-            connection.changes = 0  # whoever gave the call up goes on regardless
+        alive = await connection.alive()
+        lease.check = None
+        if alive or connection.dead is not None:
+            return
+        connection.broken(InfraError("session_timeout", "it stopped answering", server=connection.config.name))
+        connection.changes = 0  # whoever gave the call up is told with the next, and so a new session may do
+        if not lease.shared:
+            lease.notice = (
+                "[After a call that was given up the server was restarted: files are kept, anything it held in memory "
+                "is lost.]"
+            )
 
     async def aclose(self) -> None:
         """Close: idempotent, and goes on in the background if the caller is cancelled."""
