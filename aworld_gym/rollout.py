@@ -104,7 +104,7 @@ def branch(
 
     The recorded actions of the first ``step`` steps are taken in fresh envs, by running their calls again or from
     ``tape``; every result is compared with the recorded one. Then the policy plays on. An agent with ``follow`` goes on
-    as if the steps had been its own (this package's do); any other is first asked with the conversation so far.
+    as if the steps had been its own; any other is first asked with the conversation so far.
 
     Args:
         episode: the record.
