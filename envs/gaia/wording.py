@@ -227,8 +227,8 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
             "lettered": ("the {what} written in the picture {file}", "the {what} that the picture {file} shows"),
             "printed": ("the {what} that {file} prints", "the {what} printed by {file}"),
             "spreadsheet_cell": (
-                "the {what} in cell {cell} on sheet {sheet} of {file}",
-                "the {what} that cell {cell} on sheet {sheet} of {file} holds",
+                'the {what} in cell {cell} on sheet "{sheet}" of {file}',
+                'the {what} that cell {cell} on sheet "{sheet}" of {file} holds',
             ),
             "stated": (
                 "the {quantity} stated in {file}",
@@ -274,7 +274,7 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
             ),
             "legend_bar": (
                 "the {noun} that {file} gives for the colour of the {superlative} bar in {file2}",
-                "the {noun} that the legend {file} gives the colour of the {superlative} bar in {file2}",
+                "the {noun} that stands in {file} for the colour of the {superlative} bar in {file2}",
             ),
             "shared": (
                 "the only {noun} on both the {list} list and the {list2} list in {file}",
@@ -299,15 +299,15 @@ GRAMMAR: Mapping[str, Mapping[str, Sequence[str]]] = MappingProxyType(
         },
         "place": {
             "in_file": ("in {file}", "listed in {file}", "recorded in {file}"),
-            "on_sheet": ("on sheet {sheet} of {file}", "listed on sheet {sheet} of {file}"),
+            "on_sheet": ('on sheet "{sheet}" of {file}', 'listed on sheet "{sheet}" of {file}'),
             "in_table": ("in table {table} of {file}", "recorded in table {table} of {file}"),
             "together": (
-                "on the sheets {sheet} and {sheet2} of {file} together",
-                "on either of the sheets {sheet} and {sheet2} of {file}",
+                'on the sheets "{sheet}" and "{sheet2}" of {file} together',
+                'on either of the sheets "{sheet}" and "{sheet2}" of {file}',
             ),
             "joined": (
-                "on the joined sheets {sheet} and {sheet2} of {file}",
-                "on the sheets {sheet} and {sheet2} of {file} joined",
+                'on the joined sheets "{sheet}" and "{sheet2}" of {file}',
+                'on the sheets "{sheet}" and "{sheet2}" of {file} joined',
             ),
         },
         "filter": {
@@ -406,7 +406,7 @@ HINTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "Give a whole number, without units or separators.",
             "The answer is a plain whole number.",
             "Write the number in digits, without a unit.",
-            "A whole number is enough as an answer.",
+            "Answer with a whole number and nothing else.",
         ),
         "float": (
             "Round to {decimals}.",

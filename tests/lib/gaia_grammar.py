@@ -39,8 +39,8 @@ _VALUE = {
     "dialled": "the <what> (dialled in <file>|that the telephone tones in <file> dial)",
     "lettered": "the <what> (written in the picture <file>|that the picture <file> shows)",
     "printed": "the <what> (that <file> prints|printed by <file>)",
-    "spreadsheet_cell": "the <what> (in cell <cell> on sheet <sheet> of <file>|"
-    "that cell <cell> on sheet <sheet> of <file> holds)",
+    "spreadsheet_cell": 'the <what> (in cell <cell> on sheet "<sheet>" of <file>|'
+    'that cell <cell> on sheet "<sheet>" of <file> holds)',
     "as_of": "the <attribute> (of <entity> as the atlas gave it on <date>|that the atlas gave for <entity> on <date>)",
     "before_last": "the <attribute> (of <entity> before its latest revision in the atlas|"
     "that the atlas gave for <entity> before the latest revision)",
@@ -102,7 +102,7 @@ GRAMMAR: Mapping[str, Mapping[str, str]] = {
         "subject": "the <noun> (that <file> is about|that is the subject of <file>)",
         "labelled_top_bar": "the <noun> (above whose name the <superlative> bar stands|"
         "that labels the <superlative> bar) in <file>",
-        "legend_bar": "the <noun> (that <file> gives for|that the legend <file> gives) the colour of the <superlative> "
+        "legend_bar": "the <noun> (that <file> gives|that stands in <file>) for the colour of the <superlative> "
         "bar in <file2>",
         "shared": "the (only <noun> on both the <list> list and the <list2> list in <file>|"
         "one <noun> that stands on the <list> list and the <list2> list in <file>)",
@@ -119,11 +119,12 @@ GRAMMAR: Mapping[str, Mapping[str, str]] = {
     "rows": {"rows": "the <seen><plural> <place><filters>"},
     "place": {
         "in_file": "(in|listed in|recorded in) <file>",
-        "on_sheet": "(on|listed on) sheet <sheet> of <file>",
+        "on_sheet": '(on|listed on) sheet "<sheet>" of <file>',
         "in_table": "(in|recorded in) table <table> of <file>",
-        "together": "on (the sheets <sheet> and <sheet2> of <file> together|"
-        "either of the sheets <sheet> and <sheet2> of <file>)",
-        "joined": "on the (joined sheets <sheet> and <sheet2> of <file>|sheets <sheet> and <sheet2> of <file> joined)",
+        "together": 'on (the sheets "<sheet>" and "<sheet2>" of <file> together|'
+        'either of the sheets "<sheet>" and "<sheet2>" of <file>)',
+        "joined": 'on the (joined sheets "<sheet>" and "<sheet2>" of <file>|'
+        'sheets "<sheet>" and "<sheet2>" of <file> joined)',
     },
     "filter": {
         "has": "(whose <label> is <quoted>|with <quoted> as <label>|that have <quoted> as <label>)",
