@@ -15,10 +15,15 @@ import typer
 from aworld_gym.cli import train
 
 
+FLAGS = ("--json",)
+"""Options of ``aworld-gym train`` that take no value."""
+
+
 def arguments(given: Sequence[str]) -> Iterator[str]:
     """Those of ``aworld-gym train``."""
     for before, argument in zip(["", *given], given, strict=False):
-        if re.match(r"\+?[\w.]+=", argument) and not before.startswith("-"):
+        of_an_option = before.startswith("-") and before not in FLAGS
+        if re.match(r"\+?[\w.]+=", argument) and not of_an_option:
             yield "--set"
         yield argument
     yield from ("--trainer", "verl")

@@ -190,21 +190,9 @@ def test_the_plain_entry():
 
 
 def test_settings_on_the_command_line():
-    given = [
-        "AWorld/Gaia-v0",
-        "-k",
-        "preset=mini",
-        "--model",
-        "a=b",
-        "trainer.nnodes=2",
-        "+a.b=1",
-        "--set",
-        "credit=step",
-    ]
-    assert list(arguments(given)) == [
-        *["AWorld/Gaia-v0", "-k", "preset=mini", "--model", "a=b", "--set", "trainer.nnodes=2", "--set", "+a.b=1"],
-        *["--set", "credit=step", "--trainer", "verl"],
-    ]
+    given = "AWorld/Gaia-v0 -k preset=mini --model a=b trainer.nnodes=2 --json +a.b=1 --set credit=step"
+    right = "AWorld/Gaia-v0 -k preset=mini --model a=b --set trainer.nnodes=2 --json --set +a.b=1 --set credit=step"
+    assert list(arguments(given.split())) == [*right.split(), "--trainer", "verl"]
 
 
 class TestTheRun:
