@@ -25,10 +25,12 @@ from typing import Any
 import anyio.to_thread
 from mcp.types import CallToolResult, ToolAnnotations
 
-from aworld_gym.errors import ConfigError, did_you_mean
+from aworld_gym.errors import ConfigError, InfraError, did_you_mean
 from aworld_gym.toolchain.compat import new_server
+from aworld_gym.toolchain.messages import mark
 from aworld_gym.types import EpisodeContext
 from envs.gaia import sandbox as sandboxes
+from envs.gaia.machine import machine_fault
 from envs.gaia.overtime import Overtime, Watch
 from envs.gaia.tools import NAMES, ImageBlock, Reply, ToolContext, ToolDef, ToolFault, Workspace, build
 
@@ -196,9 +198,13 @@ def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
             arguments["_cancelled"] = cancelled
         try:
             reply = await threads.run(tool, functools.partial(tool.function, **arguments))
-        except ToolFault as fault:
-            return _result(str(fault), failed=True)
-        except Exception as error:  # a bug of ours: the model is told, the log has the trace
+        except Exception as error:
+            if (trouble := machine_fault(error)) is not None:
+                _log.warning("the tool %s failed, and so does this machine: %s", tool.name, trouble)
+                return _unusable(f"{tool.name} failed with its machine: {trouble}")
+            if isinstance(error, ToolFault):
+                return _result(str(error), failed=True)
+            # a bug of ours: the model is told, the log has the trace
             _log.exception("the tool %s failed", tool.name)
             return _result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
         finally:
@@ -222,6 +228,12 @@ def _result(reply: Reply, *, failed: bool = False) -> CallToolResult:
         for block in blocks
     ]
     return CallToolResult.model_validate({"content": content, "isError": failed})
+
+
+def _unusable(text: str) -> CallToolResult:
+    """A result that ends the episode as an infrastructure failure."""
+    meta = mark(InfraError("env_failed", text))
+    return CallToolResult.model_validate({"content": [{"type": "text", "text": text}], "isError": True, "_meta": meta})
 
 
 def _annotations(tool: ToolDef) -> ToolAnnotations:

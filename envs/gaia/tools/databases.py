@@ -18,6 +18,7 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import Field
 
 from envs.gaia import bubblewrap
+from envs.gaia.machine import MachineFault
 from envs.gaia.tools.base import ToolContext, ToolDef, ToolFault, clip, quoted
 from envs.gaia.tools.tables import MAX_CELL, MAX_RESULT, MAX_ROWS
 from envs.gaia.tools.workspace import MAX_FILE_BYTES
@@ -113,8 +114,10 @@ def _run(descriptor: int, request: bytes) -> dict[str, Any]:
     if process.returncode == 0:
         answer: dict[str, Any] = json.loads(out)
         return answer
-    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    if process.returncode == -signal.SIGXCPU:
         return {"error": "interrupted"}
+    if process.returncode == -signal.SIGKILL:  # which its own limits never send it
+        raise MachineFault("the query's process was killed from outside")
     if process.returncode < 0:  # SQLite stumbled over a broken file, in its own process
         return {"error": "the file is damaged"}
     raise RuntimeError(f"the query process ended with {process.returncode}: {complaint.decode('utf-8', 'replace')}")

@@ -26,8 +26,10 @@ def _main():
     for name, value in request["limits"].items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
-        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (value, value))
+        # At the soft limit of time the process ends by SIGXCPU, at the hard one by SIGKILL, as if killed by others.
+        most = value + 1 if name == "RLIMIT_CPU" else value
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (max(1, most - 1) if name == "RLIMIT_CPU" else most, most))
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         file.seek(0)
         data = bytearray(file.read(request["bytes"]))
