@@ -14,7 +14,6 @@ import typer
 
 from aworld_gym.cli import train
 
-
 FLAGS = ("--json",)
 """Options of ``aworld-gym train`` that take no value."""
 
