@@ -9,7 +9,6 @@ knows tasks and tools only through :class:`~aworld_gym.tasks.TaskSource` and
 from __future__ import annotations
 
 import asyncio
-import copy
 import logging
 import os
 import weakref
@@ -22,7 +21,7 @@ import gymnasium as gym
 from gymnasium.error import ResetNeeded
 
 from aworld_gym.actions import Call, check_action, final_answer, read_calls
-from aworld_gym.episode_state import Run, copied, failed, tool_message
+from aworld_gym.episode_state import Run, copied, failed, json_copy, tool_message
 from aworld_gym.errors import ConfigError, InfraError, boundary, did_you_mean
 from aworld_gym.spaces import AssistantMessage, Messages
 from aworld_gym.tasks import TaskSource, task_source
@@ -240,7 +239,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         self._run.finalizer = weakref.finalize(self, _close_abandoned, session, os.getpid())
         self._run.finalizer.atexit = False  # at exit the toolchain closes whatever is open
         self.action_space.offer(tools)
-        info = self._run.info({}) | {"tools": copy.deepcopy(tools)}
+        info = self._run.info({}) | {"tools": json_copy(tools)}
         return tuple(copied(m) for m in prompt), info
 
     async def _astep(self, action: Message) -> StepReturn:
@@ -354,7 +353,7 @@ def _sampled_tokens(action: Message) -> int:
 def _overridden(
     system_prompt: str | None, tools: Sequence[Mapping[str, Any]], components: Mapping[str, str]
 ) -> tuple[str | None, list[dict[str, Any]]]:
-    named = copy.deepcopy([dict(tool) for tool in tools])
+    named = json_copy([dict(tool) for tool in tools])
     places = {f"tool:{tool['function']['name']}.description": tool["function"] for tool in named}
     for name, text in components.items():
         if not isinstance(text, str):

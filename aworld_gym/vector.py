@@ -8,7 +8,6 @@ not take the others' results with it. Nothing grows with the length of an episod
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from aworld_gym import aio
+from aworld_gym.episode_state import json_copy
 from aworld_gym.errors import ActionError, ConfigError, InfraError
 from aworld_gym.toolchain import loop
 
@@ -128,7 +128,7 @@ class ToolVectorEnv(VectorEnv[Batch, Sequence[Any], np.ndarray]):
                 infos = self._add_info(infos, info, i)
         self._raise(places, results)
         fresh = set(places)
-        return tuple(obs if i in fresh else copy.deepcopy(obs) for i, obs in enumerate(self._last)), infos
+        return tuple(obs if i in fresh else json_copy(obs) for i, obs in enumerate(self._last)), infos
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aworld_gym.actions import canonical_json
-from aworld_gym.episode_state import digest
+from aworld_gym.episode_state import digest, json_copy
 from aworld_gym.redaction import Secrets
 from aworld_gym.tape.base import after, listings, same_task
 from aworld_gym.tape.files import Writer, read_lines
@@ -87,7 +86,7 @@ class _Cached(ToolSession):
         before = self._place(route, asked, shared)
         if before is not None and before in self._cache.results:
             self._cache.hits += 1
-            return copy.deepcopy(dict(self._cache.results[before]))
+            return json_copy(dict(self._cache.results[before]))
         self._cache.misses += 1
         raw = await super()._send(route, arguments, *more)
         if before is not None and before == self._place(route, asked, shared) and raw.get("isError") is not True:

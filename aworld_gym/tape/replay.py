@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import os
 from collections import Counter, defaultdict
@@ -13,6 +12,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+from aworld_gym.episode_state import json_copy
 from aworld_gym.errors import ConfigError, InfraError, ReplayError, did_you_mean
 from aworld_gym.redaction import Secrets
 from aworld_gym.tape.base import PLAYING, Label, after, call_text, same_task
@@ -46,6 +46,7 @@ class Replay:
         self._by_task: dict[str, list[_Session]] = defaultdict(list)
         self._servers: dict[str, Mapping[str, list[dict[str, Any]]]] = {}
         self._tables: dict[tuple[str, int, tuple[str, ...] | None], tuple[Any, ToolTable]] = {}
+        self._secrets: tuple[object, Secrets] = (None, Secrets())
         self._uses: Counter[int] = Counter()
         for where, lines in read_lines(self.path):
             self._read(where, lines)
@@ -68,10 +69,10 @@ class Replay:
         self._uses[chosen.index] += 1
         if chosen.failure is not None:
             raise _raised(chosen.failure)
-        table = self._table(toolchain, chosen)
-        return _Replayed(
-            _NoServers(table, task.public), toolchain, self.path, candidates, Secrets.of(toolchain.config), task.id
-        )
+        if self._secrets[0] is not toolchain.config:
+            self._secrets = (toolchain.config, Secrets.of(toolchain.config))
+        grant = _NoServers(self._table(toolchain, chosen), task.public)
+        return _Replayed(grant, toolchain, self.path, candidates, self._secrets[1], task.id)
 
     def __reduce__(self) -> Any:
         return Replay, (self.path,)
@@ -174,7 +175,7 @@ class _Replayed(ToolSession):
         if outcome.timeout is not None:
             raise CallTimeout(outcome.timeout)
         assert outcome.result is not None
-        return copy.deepcopy(outcome.result)
+        return json_copy(outcome.result)
 
     def _outcome(self, asked: Mapping[str, Any]) -> _Outcome:
         """What the session that is followed was given, and from now on only those that were given the same."""

@@ -74,6 +74,7 @@ def test_forks_go_on_from_the_same_state(step):
         assert [s.state_key for s in fork.steps] == [s.state_key for s in played.steps]
         again = shown(fork) | {name: shown(played)[name] for name in ("parent", "forked_at", "group_id", "sample")}
         assert again == shown(played)
+    assert len({episode.key for episode in (played, *forks)}) == 4
     assert summarize(forks)["k"] == 3 and Episode.from_dict(forks[0].to_dict()) == forks[0]
 
 
@@ -128,6 +129,12 @@ def test_over_stdio_and_with_a_whole_transcript():
 
     assert branch(played, 3, 2, policy, env=env)[0].submitted == "n, n"
     assert seen[0] == 7 and Counter(seen) == {7: 2, 9: 2}
+
+
+def test_a_fork_can_be_forked():
+    first = branch(one(), 2, 1, ScriptedPolicy(SCRIPT), env=make_env)[0]
+    second = branch(first, 4, 2, ScriptedPolicy(finishing), env=make_env)[1]
+    assert (second.parent, second.forked_at, second.submitted) == (first.key, 4, "n, n")
 
 
 def test_options_of_the_reset_are_given_again():
