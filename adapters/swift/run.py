@@ -69,7 +69,8 @@ def train(
     Rows of a batch that belong to one group (``num_generations`` in a row) play the same task.
     ``max_completion_length`` bounds a whole episode after its prompt, tool results included; ``max_length`` bounds
     both together. An episode that infrastructure spoiled is played again in a fresh env, and if that fails too it
-    is out of the loss and out of its group's baseline.
+    is out of the loss and out of its group's baseline. Turns go in step, as swift plays them: the next one is sampled
+    when every episode has its observation, so that a slow tool holds up its batch, until its call times out at most.
 
     Args:
         env: an id, an EnvSpec or an env made by ``gym.make``, whose spec (wrappers included) is rebuilt.
@@ -131,6 +132,8 @@ def train(
             if trainer is not None:
                 trainer.scheduler.journals.close()
         trainer.save_model(str(output_dir / "final"))
+        if trainer.is_world_process_zero():  # swift leaves it out where an adapter is trained
+            trainer.template.tokenizer.save_pretrained(output_dir / "final")
     counts = trainer.scheduler.counts["train"]
     log.info("trained %d steps; episodes: %s", trainer.state.global_step, dict(sorted(counts.items())))
     return TrainResult(output_dir / "final", trainer.state.log_history, output_dir / "episodes.jsonl", counts)

@@ -79,7 +79,7 @@ class EnvScheduler(MultiTurnScheduler):
         if self.max_turns:
             raise ConfigError(
                 f"max_turns={self.max_turns} would cut episodes behind the env's back; leave it out and limit the "
-                "turns of the env: gym.make(..., limits={'turns': ...})"
+                "turns of the env: gym.make(..., limits={'max_turns': ...})"
             )
         self.codec: ChatCodec | None = None
         self.items: dict[str, Item] = {}

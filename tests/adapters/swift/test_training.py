@@ -159,6 +159,7 @@ def test_lora_and_the_alarm(taught, tmp_path, small, probe, caplog):
     changed = changed_weights(probe())
     assert changed and all("lora_" in name for name in changed)
     assert (result.checkpoint / "adapter_config.json").exists()
+    assert AutoTokenizer.from_pretrained(result.checkpoint).chat_template
     gaps = [m["sampling/logprob_gap/mean"] for m in result.metrics if "loss" in m]
     assert gaps[0] < 1e-5 < gaps[1], "dropout changes nothing while the adapter is zero, and then it does"
     assert "log-probabilities of sampling and of the trainer differ" in caplog.text
