@@ -108,6 +108,7 @@ class Host:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             lifespan="off",
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_S,

@@ -116,9 +116,9 @@ def test_a_host_that_drains_for_too_long_is_ended_by_a_second_signal(tmp_path):
 
 @pytest.fixture
 def play():
-    """Episodes with the hosts at ``urls``: twelve, each ten calls, an answer in words at the end."""
+    """Episodes with the hosts at ``urls``, each of ten calls, an answer in words at the end."""
 
-    def play(urls, token, meanwhile):
+    def play(urls, token, meanwhile, episodes=12, concurrency=6):
         def act(messages, tools):
             done = sum(message["role"] == "tool" for message in messages)
             if done >= 10:
@@ -133,18 +133,43 @@ def play():
 
         def make():
             entry = {"type": "aworld-host", "url": " ".join(urls), "token": token}
-            tasks = [Task(f"t{k}", "What?", answer="7") for k in range(12)]
+            tasks = [Task(f"t{k}", "What?", answer="7") for k in range(episodes)]
             return ToolEnv({"mcpServers": {"it": entry}}, tasks, limits={"open_timeout_s": 40.0}, submit_tool=None)
 
         other = Thread(target=meanwhile)
         other.start()
-        episodes = rollout(make, act, episodes=12, concurrency=6, retries=2)
+        done = rollout(make, act, episodes=episodes, concurrency=concurrency, retries=3)
         other.join()
-        return episodes
+        return done
 
     return play
 
 
+def in_use(running, sessions):
+    """Wait until a host has so many sessions, and a moment more."""
+    while get(running, "/ready").json()["sessions"] < sessions:
+        time.sleep(0.05)
+    time.sleep(0.2)
+
+
+def started_again(config, port, log):
+    """A host on the port of one that has ended; as soon as it is ready."""
+    environ = os.environ | {"AWORLD_HOST_SECRET": SECRET, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", config, "--port", port]
+    with log.open("a") as err:
+        process = subprocess.Popen(command, env=environ, stderr=err, stdout=subprocess.PIPE)
+    assert process.stdout.readline()
+    return process
+
+
+def ended(process):
+    """End a process, and wait for it."""
+    process.terminate()
+    process.wait(20)
+    process.stdout.close()
+
+
+@pytest.mark.slow
 def test_a_rolling_restart_costs_no_episode(tmp_path, play):
     config, logs = str(quick_config(tmp_path)), [tmp_path / "one", tmp_path / "two"]
     with (
@@ -154,44 +179,43 @@ def test_a_rolling_restart_costs_no_episode(tmp_path, play):
         port = one.url.rpartition(":")[2].partition("/")[0]
 
         def restart():
-            time.sleep(0.7)
+            in_use(one, 2)
             one.process.terminate()
             assert one.process.wait(20) == 0
-            environ = os.environ | {"AWORLD_HOST_SECRET": SECRET, "PYTHONPATH": os.pathsep.join(sys.path)}
-            command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", config, "--port", port]
-            with logs[0].open("a") as err:
-                one.made["again"] = subprocess.Popen(command, env=environ, stderr=err, stdout=subprocess.PIPE)
-            assert one.made["again"].stdout.readline()
+            one.made["again"] = started_again(config, port, logs[0])
             two.process.terminate()
 
         try:
-            episodes = play([one.url, two.url], mint(SECRET, ["mcp"], 60), restart)
+            episodes = play([one.url, two.url], mint(SECRET, ["mcp"], 300), restart, episodes=24)
         finally:
-            again = one.made["again"]
-            again.terminate()
-            again.wait(20)
-            again.stdout.close()
-        assert [(e.score, e.attempt) for e in episodes] == [(1.0, 0)] * 12
+            ended(one.made["again"])
+        assert [(e.score, e.attempt) for e in episodes] == [(1.0, 0)] * 24
         opened = [text.read_text().count('"session opened"') for text in logs]
-        assert sum(opened) >= 12 and all(opened)
+        assert sum(opened) >= 24 and all(opened)
 
 
-def test_a_host_that_is_killed_costs_attempts_and_no_score(tmp_path, play):
+@pytest.mark.slow
+def test_a_host_that_is_killed_and_comes_back_costs_attempts_and_no_score(tmp_path, play):
     config = str(quick_config(tmp_path))
-    with (
-        host_process("--mcp-config", config, "--port", "0", log=tmp_path / "one") as one,
-        host_process("--mcp-config", config, "--port", "0", log=tmp_path / "two") as two,
-    ):
+    with host_process("--mcp-config", config, "--port", "0", log=tmp_path / "one") as one:
+        port = one.url.rpartition(":")[2].partition("/")[0]
 
         def kill():
-            time.sleep(0.8)
+            in_use(one, 16)
             one.process.kill()
+            one.process.wait()
+            one.made["again"] = started_again(config, port, tmp_path / "two")
 
-        episodes = play([one.url, two.url], mint(SECRET, ["mcp"], 60), kill)
+        began = time.monotonic()
+        try:
+            episodes = play([one.url], mint(SECRET, ["mcp"], 300), kill, episodes=64, concurrency=16)
+        finally:
+            ended(one.made["again"])
     failed = [e for e in episodes if not e.valid]
     assert failed and all(e.score is None and e.outcome == "infra_failure" for e in failed)
     assert {e.error_kind for e in failed} <= {"host_unreachable", "session_lost"}
-    assert [e.score for e in episodes if e.valid] == [1.0] * 12  # each was tried again, elsewhere
+    assert [e.score for e in episodes if e.valid] == [1.0] * 64  # each was tried again
+    assert time.monotonic() - began < 120
 
 
 def test_what_is_asked_for_by_header_is_what_is_shown_and_can_be_called():
