@@ -35,11 +35,13 @@ class Tape(Protocol):
         """One episode's tools."""
 
 
-E = TypeVar("E", bound=gym.Env)
+E = TypeVar("E", gym.Env, gym.vector.VectorEnv)
 
 
 def attach(env: E, tape: Tape | None) -> E:
     """The env, which takes its tools through ``tape`` from its next reset on (None: from its servers alone).
+
+    A vector env does so in all its sub-envs.
 
     Raises:
         ConfigError: the env is no tool env.
@@ -49,9 +51,11 @@ def attach(env: E, tape: Tape | None) -> E:
         >>> from aworld_gym.tape import Recorder, attach
         >>> env = attach(gym.make("AWorld/Gaia-v0"), Recorder("runs/tape"))  # doctest: +SKIP
     """
-    if not hasattr(env.unwrapped, "tape"):
-        raise ConfigError(f"only a tool env has tools to be recorded; got {type(env.unwrapped).__name__}")
-    env.unwrapped.tape = tape
+    inner: Any = env.unwrapped
+    for one in inner.envs if isinstance(inner, gym.vector.VectorEnv) and hasattr(inner, "envs") else (inner,):
+        if not hasattr(one.unwrapped, "tape"):
+            raise ConfigError(f"only a tool env has tools to be recorded; got {type(one.unwrapped).__name__}")
+        one.unwrapped.tape = tape
     return env
 
 

@@ -23,6 +23,7 @@ from tape_server import TASKS, make_env, message
 
 from aworld_gym import Score, Task
 from aworld_gym.errors import ActionError, ConfigError, InfraError, UnknownTaskError
+from aworld_gym.tape import Recorder, Replay, attach
 from aworld_gym.toolchain import stats
 from aworld_gym.vector import ToolVectorEnv, vector_of
 from aworld_gym.wrappers import RewardShaping, TranscriptObservation
@@ -378,6 +379,21 @@ def test_servers_of_their_own_end_with_it():
     envs.close()
     after = stats()
     assert after.processes_started - before.processes_started == after.processes_ended - before.processes_ended == 2
+
+
+def test_all_sub_envs_play_from_one_tape(tmp_path):
+    roll = message(("roll", {}))
+    with Recorder(tmp_path / "t") as recorder:
+        envs = attach(envs_of(3), recorder)
+        envs.reset(options={"task_id": "a"})
+        first = envs.step([roll, roll, LOOK])[0]
+        envs.close()
+    envs = attach(envs_of(3), Replay(tmp_path / "t"))
+    envs.reset(options={"task_id": "a"})
+    again = envs.step([roll, roll, LOOK])[0]
+    envs.close()
+    assert sorted(o[0]["content"] for o in again) == sorted(o[0]["content"] for o in first)
+    assert again[2] == first[2] and len({o[0]["content"] for o in again}) == 3
 
 
 def test_a_registration_of_ones_own():
