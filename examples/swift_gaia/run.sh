@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # GRPO on AWorld/Gaia-v0 with swift's own command line:
 #   MODEL=Qwen/Qwen3-0.6B examples/swift_gaia/run.sh --max_steps 100 --learning_rate 1e-6 ...
-# Further arguments are swift's. On several GPUs, set NPROC_PER_NODE; for vLLM, --use_vllm true --vllm_mode colocate.
+# Further arguments are swift's. On several GPUs, set NPROC_PER_NODE. For vLLM: --use_vllm true --vllm_mode colocate; or
+# with --vllm_mode server, a `swift rollout --external_plugins .../plugin.py --template aworld --model ...` beside it
+# (without --multi_turn_scheduler: episodes are played by the trainer).
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 : "${MODEL:?set MODEL to a folder or a name on a hub}"

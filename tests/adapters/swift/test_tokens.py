@@ -14,7 +14,7 @@ from trl.chat_template_utils import qwen3_chat_template
 
 from adapters import swift
 from adapters.common import TurnwiseOptions
-from adapters.swift import parity, scheduler
+from adapters.swift import parity, scheduler, trainer
 from adapters.swift.scheduler import make_codec
 from aworld_gym.errors import ConfigError
 from aworld_gym.play import Item
@@ -165,13 +165,13 @@ def test_sampling_keeps_ids_that_equal_the_pad_token_and_ends_at_stop_ids_alone(
     model.register_forward_hook(forced, with_kwargs=True)
     generate = lambda model, **kwargs: model.generate(**kwargs)  # noqa: E731
     template = SimpleNamespace(tokenizer=tokenizer, generate=generate)
-    trainer = SimpleNamespace(engine=SimpleNamespace(model=model), template=template, temperature=1.0)
+    owner = SimpleNamespace(engine=SimpleNamespace(model=model), template=template, temperature=1.0)
     config = RequestConfig(max_tokens=20, temperature=1.0)
-    (row, short) = _private.sample(trainer, [[1, 2, 3], [4]], config, frozenset({stop}))
+    (row, short) = _private.sample(owner, [[1, 2, 3], [4]], config, frozenset({stop}))
     assert row[0] == wanted == short[0]
     assert row[1] == pytest.approx([0.0] * len(wanted), abs=1e-4)
     at.clear()
-    (row,) = _private.sample(trainer, [[1, 2, 3]], config, frozenset({pad, stop}))
+    (row,) = _private.sample(owner, [[1, 2, 3]], config, frozenset({pad, stop}))
     assert row[0] == [pad], "a pad token that is a stop id ends a turn, and is part of it"
 
 
@@ -236,3 +236,35 @@ def test_every_engine_is_given_the_same_ids(mode):
     template.max_length, template.truncation_strategy = 5, "left"
     ids = [7, codec.tokenizer.pad_token_id, codec.tokenizer.eos_token_id, *range(5, 40)]
     assert template.encode(RolloutInferRequest(messages=request_messages(ids)))["input_ids"] == ids
+
+
+def test_through_swifts_own_engine(monkeypatch):
+    """The way that vLLM goes: swift's engine encodes the requests itself and answers with ids and log-probabilities."""
+    from swift.rlhf_trainers import GRPOTrainer
+
+    codec = make_codec(tiny_model.tokenizer())
+    items = [Item(k, k, 0, str(k)) for k in range(3)]
+    expected = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), items, max_tokens=1000)
+    sampler, asked = OddSampler(codec, "hermes"), []
+
+    class Fast(parity._Scripted):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.use_fast_infer = True
+
+    def infer(self, infer_requests, request_config=None, *, use_tqdm=False):
+        self.template.set_mode("vllm")
+        prompts = [self.template.encode(request)["input_ids"] for request in infer_requests]
+        self.template.set_mode("train")
+        asked.append((len(prompts), request_config.max_tokens))
+        sampled = sampler(prompts, [request_config.max_tokens] * len(prompts))
+        return [trainer._output(*one) for one in sampled]
+
+    monkeypatch.setattr(parity, "_Scripted", Fast)
+    monkeypatch.setattr(GRPOTrainer, "_engine_infer", infer)
+    SESSIONS.reset(broken=lambda number: number == 0)
+    monkeypatch.setattr(parity, "TurnwiseOptions", lambda: TurnwiseOptions(retries=0))
+    rows = swift.rollout_rows(ENV_ID, codec, sampler, items, max_tokens=1000)
+    assert [row.valid for row in rows].count(False) == 1 and asked[0] == (2, 1000)
+    assert [len(row.turns) for row in rows if row.valid] == [2, 2] and asked[1][1] < 1000
+    assert all(a.prompt_ids == b.prompt_ids for a, b in zip(rows, expected, strict=True) if a.valid)
