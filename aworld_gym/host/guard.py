@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -37,6 +38,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: HostSettings, secrets: Sequence[str], metrics: HostMetrics):
         self._app, self._verify, self._metrics = app, Verifier(secrets), metrics
         self._hosts = {name.lower() for name in ("localhost", settings.host, *settings.allowed_hosts)}
+        self._loopback = settings.loopback
         self._origins = {origin.lower().rstrip("/") for origin in settings.allowed_origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +87,7 @@ class Guard:
             self._metrics.refused.labels("host").inc()
             text = "this host does not go by that name; allow it with --allowed-host"
             return reply({"error": text}, 421)
-        if origin is not None and origin.lower().rstrip("/") not in self._origins:
+        if origin is not None and not self._welcome(origin.lower().rstrip("/")):
             self._metrics.refused.labels("origin").inc()
             text = "scripts of that page may not call; allow it with --allowed-origin"
             return reply({"error": text}, 403)
@@ -98,6 +100,16 @@ class Guard:
             body = {"error": refused.error or "no_token", "reason": str(refused)}
             return reply(body, refused.status, {"www-authenticate": refused.challenge})
         return None
+
+    def _welcome(self, origin: str) -> bool:
+        """Whether scripts of a page may call: of those allowed, and of this machine's where only it reaches the host."""
+        if origin in self._origins:
+            return True
+        try:
+            name = urlsplit(origin).hostname
+        except ValueError:
+            return False
+        return self._loopback and name in ("localhost", "127.0.0.1", "::1")
 
     def _addressed(self, header: str) -> bool:
         """Whether a ``Host`` header means this host.

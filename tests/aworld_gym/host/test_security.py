@@ -198,7 +198,9 @@ def test_names_that_could_be_rebound_are_refused(running, host, status):
 
 
 @pytest.mark.parametrize(
-    ("origin", "status"), [("https://ok.example", 401), ("https://evil.example", 403), ("null", 403)]
+    ("origin", "status"),
+    [(good, 401) for good in ("https://ok.example", "http://localhost:6274", "http://127.0.0.1", "http://[::1]:80")]
+    + [(bad, 403) for bad in ("https://evil.example", "null", "http://localhost.evil.example", "http://[", "x")],
 )
 def test_scripts_of_pages_are_refused_but_for_those_allowed(running, origin, status):
     async def knock():
