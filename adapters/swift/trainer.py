@@ -60,7 +60,8 @@ class EnvGRPOTrainer(GRPOTrainer):
         self.credit = SETTINGS.credit
         self._refuse_what_cannot_work()
         model, args, output_dir = self.accelerator.unwrap_model(self.model), self.args, Path(self.args.output_dir)
-        self.alarm = LogprobAlarm(SETTINGS.logprob_threshold or threshold(model, args))
+        bound = SETTINGS.logprob_threshold
+        self.alarm = LogprobAlarm(threshold(model, args) if bound is None else bound)
         ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
         asked = self.template.template_kwargs
         self.codec = make_codec(self.template.tokenizer, ends, SETTINGS.codec, template_kwargs=asked)

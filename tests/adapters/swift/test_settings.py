@@ -100,6 +100,7 @@ def test_names_are_checked_before_anything_is_loaded(taught, tmp_path, small, se
         ({"credit": "step", "reward_funcs": ["format"]}, "credit='step' takes all rewards from the env"),
         ({"credit": "turns"}, "credit must be 'episode' or 'step', got 'turns'"),
         ({"scale_rewards": "gdpo"}, "scale_rewards='gdpo'"),
+        ({"logprob_threshold": 0}, "threshold must be positive"),
         ({"use_gym_env": True}, "leave use_gym_env and gym_env out"),
         ({"response_prefix": "<think>"}, "response_prefix='<think>' has no effect"),
         ({"agent_template": "hermes"}, "agent_template='hermes' has no effect"),
