@@ -143,6 +143,9 @@ def evaluate(
 
         if resume and output is None:
             raise ConfigError("--resume needs --output, the folder of the run to continue")
+        out.kept = (
+            "; finished episodes are kept, go on with --resume" if output else "; nothing is kept without --output"
+        )
         choice, listed = choose_manifest(choose_env(env, env_kwargs, k), manifest)
         options = key_values(policy_args)
         named = {"base_url": llm_base_url, "api_key": llm_api_key, "model": llm_model_name}

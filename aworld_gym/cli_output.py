@@ -70,17 +70,17 @@ def _failures(out: Output) -> Iterator[Output]:
         out.error(error)
         raise typer.Exit(UNUSABLE) from error
     except KeyboardInterrupt as error:
-        out.error(error, "interrupted; finished episodes are kept")
+        out.error(error, f"interrupted{out.kept}")
         raise typer.Exit(INTERRUPTED) from error
     except _Terminated as error:
-        out.error(error, "terminated; finished episodes are kept")
+        out.error(error, f"terminated{out.kept}")
         raise typer.Exit(TERMINATED) from error
     except typer.Exit:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EDQUOT):
             # What an env or a policy prints, for example, where stdout is closed.
-            out.error(error, f"cannot write: {error}; finished episodes are kept")
+            out.error(error, f"cannot write: {error}{out.kept}")
             raise typer.Exit(FAILED) from error
         out.error(error)  # a bug: the traceback is wanted, and one object is still promised
         raise
@@ -107,6 +107,8 @@ class Output:
         self._file, self._as_json = file, as_json
         self._console = _Plain(file=file)
         self._printed = self._broken = False
+        self.kept = ""
+        """What is left of a command that is broken off, as the end of a sentence."""
 
     def result(self, value: Mapping[str, Any], *, show: Callable[[Mapping[str, Any]], None]) -> None:
         """Print the command's one result: as JSON, or for people by ``show``.
@@ -122,10 +124,10 @@ class Output:
 
     def error(self, error: BaseException, text: str | None = None) -> None:
         """Say on stderr what went wrong; with ``--json`` also as the one object, unless the result is out."""
-        lines = [text or str(error) or type(error).__name__, *getattr(error, "__notes__", ())]
-        _say_error(" ".join(lines))
+        said = _sentences(text or str(error) or type(error).__name__, *getattr(error, "__notes__", ()))
+        _say_error(said)
         if self._as_json and not (self._printed or self._broken):
-            value = {"error": {"type": type(error).__name__, "message": " ".join(lines)}}
+            value = {"error": {"type": type(error).__name__, "message": said}}
             with suppress(OutputError):  # the error was said on stderr, and the exit status tells
                 self._print(json.dumps(value) + "\n")
 
@@ -308,7 +310,7 @@ class Output:
             yield
         except OSError as error:
             self._broken = True
-            raise OutputError(f"cannot print to stdout: {why(error)}; finished episodes are kept") from error
+            raise OutputError(f"cannot print to stdout: {why(error)}{self.kept}") from error
 
 
 class _Plain(Console):
@@ -356,6 +358,14 @@ def _stdout(apart: bool) -> Iterator[IO[str]]:
 
 def _stderr(text: str, style: str | None = None) -> None:
     stderr_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _sentences(first: str, *more: str) -> str:
+    """Texts in a row; each ends as a sentence does where another follows."""
+    for text in more:
+        ended = first.endswith((".", "!", "?", ":")) or text.startswith("(")
+        first = f"{first}{'' if ended else '.'} {text}"
+    return first
 
 
 def _say_error(text: str) -> None:

@@ -45,6 +45,7 @@ def synth(
     tools, is dropped, and counted. The file plays in AWorld/Mcp-v0.
     """
     with reporting(as_json) as out:
+        out.kept = "; accepted tasks are kept, go on with --resume"
         from aworld_gym import policies
         from aworld_gym.synth import Settings, synthesize
 

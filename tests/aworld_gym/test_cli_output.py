@@ -10,12 +10,14 @@ import types
 from pathlib import Path
 
 import pytest
+import typer
 from cli_process import ENV as NOISY
 from cli_process import only_json, process
 from quiet_envs import TASKS
 
 from adapters.common import EpisodeCounts, TrainResult
 from aworld_gym.cli import app
+from aworld_gym.cli_output import reporting
 from aworld_gym.cli_support import check_output
 from aworld_gym.errors import ConfigError
 from aworld_gym.manifests import Manifest
@@ -48,6 +50,43 @@ def said(err):
     lines = [line for line in err.splitlines() if line.startswith("error:")]
     assert len(lines) == 1, err
     return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "notes", "message"),
+    [
+        (ConfigError("there is no plan; choose another policy"), ["In the episode with seed 3."],
+         "error: there is no plan; choose another policy. In the episode with seed 3."),
+        (ConfigError("out of credit"), ["(2 tasks are kept.)"], "error: out of credit (2 tasks are kept.)"),
+        (ConfigError("It has an end."), ["So has this."], "error: It has an end. So has this."),
+        (KeyboardInterrupt(), [], "error: interrupted; the first half is kept"),
+    ],
+    ids=["note", "brackets", "sentence", "interrupt"],
+)  # fmt: skip
+def test_an_error_is_said_in_sentences(capfd, error, notes, message):
+    for note in notes:
+        error.add_note(note)
+    with pytest.raises(typer.Exit), reporting(False) as out:
+        out.kept = "; the first half is kept"
+        raise error
+    assert said(capfd.readouterr().err) == message
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (["--output", "run"], "finished episodes are kept, go on with --resume"),
+        ([], "nothing is kept without --output"),
+    ],
+)
+def test_an_interrupted_eval_says_what_is_left(run, tmp_path, monkeypatch, output, message):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("aworld_gym.rollout.iterate", interrupted)
+    code, _, err = run("eval", ENV, "--episodes", "2", *output)
+    assert code == 130 and said(err) == f"error: interrupted; {message}"
 
 
 # ---- what eval prints -----------------------------------------------------------------------------------------
