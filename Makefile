@@ -20,6 +20,7 @@ TEST_TOOLS := pytest pytest-timeout pytest-asyncio pytest-xdist hypothesis psuti
 
 help:
 	@echo "make train [MODEL=name] [NAME=run] [SEED=11]   train on the embedded GAIA world"
+	@echo "make train ARGS=--help                         what else it takes: ARGS=\"--steps 5 --tasks 20\", say"
 	@echo "make test | test-fast                          run the suite | without the slow tests"
 	@echo "make test-core | test-trl | test-verl |"
 	@echo "     test-swift | test-mcp1                    one part of it, in its own environment"
