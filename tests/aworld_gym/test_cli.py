@@ -289,7 +289,7 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
         (["tools"], "either an env id or --mcp-config"),
         (["tools", "--mcp-config", "none.json"], "none.json"),
         (["train", ENV, "--model", "m", "--output", "o", "--trainer", "tlr"], "Did you mean 'trl'"),
-        (["train", ENV, "--model", "m", "--output", "o", "--trainer", "verl"], "no adapter for verl"),
+        (["train", ENV, "--model", "m", "--output", "o", "--trainer", "verl"], "the adapter needs verl"),
         (["train", ENV, "--model", "m", "--output", "o", "--config", "none.yaml"], "cannot read the settings file"),
     ],
 )
