@@ -1,8 +1,5 @@
 """All envs of this repository keep the contract: :func:`aworld_gym.testing.check_toolchain_env`."""
 
-import sys
-from pathlib import Path
-
 import gymnasium as gym
 import pytest
 
@@ -10,12 +7,10 @@ import aworld_gym  # noqa: F401 - registers envs
 from aworld_gym.testing import ENV_RULES, check_toolchain_env, reference
 from aworld_gym.wrappers import RewardShaping, TranscriptObservation
 
-SMALL = str(Path(__file__).parents[1] / "lib/small_toolchain.py")
-
 
 def mcp(folder):
     rows = [{"id": str(k), "prompt": f"How much is {k} + 2?", "answer": str(k + 2)} for k in range(4)]
-    servers = {"mcpServers": {"small": {"command": sys.executable, "args": [SMALL]}}}
+    servers = {"mcpServers": {"small": {"python": "small_toolchain:make_server"}}}
     return gym.make("AWorld/Mcp-v0", mcp_config=servers, tasks=rows, tools=["echo", "add", "write"], submit_tool=None)
 
 
