@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import pandas as pd
@@ -237,6 +238,15 @@ class TestTheRun:
             started(hang, stall_s=2)
         over.set()
         assert time.monotonic() - began < 20
+
+    def test_a_ray_whose_workers_would_not_load_the_adapter(self, started, monkeypatch):
+        monkeypatch.setattr("ray.is_initialized", lambda: True)
+        context = SimpleNamespace(runtime_env={"env_vars": {"VERL_USE_EXTERNAL_MODULES": "others"}})
+        monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+        with pytest.raises(ConfigError, match="Ray runs in this process already.*call ray.shutdown"):
+            started(lambda cfg, runner: None)
+        context.runtime_env["env_vars"]["VERL_USE_EXTERNAL_MODULES"] = "adapters.verl.cpu,others"
+        started(lambda cfg, runner: None)
 
     def test_what_verl_raises_is_raised(self, started):
         def fail(cfg, runner):
