@@ -219,7 +219,7 @@ class Manifest:
 
     def _why(self) -> str:
         made, here = self.made_with or "an unknown version", _version()
-        than = f"version {made} of aworld-gym, here is {here}"
+        than = f"version {made} of aworld-gym, here is {here if here != made else 'another state of that version'}"
         return (
             f"Scores would not be comparable. The manifest was made with {than}: install the version that goes with "
             "it, or make the manifest anew from these tasks."

@@ -207,6 +207,17 @@ def test_a_task_that_differs_is_named_with_the_part(field, value, part):
     assert "install the version" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("made_with", "here"), [("9.9", r"here is \d"), (None, "here is another state of that version")]
+)
+def test_a_manifest_of_other_tasks_says_of_which_version_it_is(made_with, here):
+    made = Manifest.of(TaskList(TASKS), "abc", name="m")
+    made = dataclasses.replace(made, made_with=made_with or made.made_with)
+    changed = (dataclasses.replace(TASKS[0], answer="43"), *TASKS[1:])
+    with pytest.raises(ConfigError, match=rf"made with version {made.made_with} of aworld-gym, {here}"):
+        list(made.check(TaskList(changed)))
+
+
 def test_a_task_that_is_not_there_is_named():
     made = Manifest.of(TaskList(TASKS), "abc", name="m")
     with pytest.raises(ConfigError, match=r"task 'c' \(3 of 3\) .* is not among this env's tasks: unknown task id 'c'"):
