@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections import defaultdict
@@ -43,6 +44,7 @@ def main(
     model: Annotated[Path, typer.Option(help="The model to start from.")] = START,
     work: Annotated[Path, typer.Option(help="Where the runs are kept.")] = Path("runs/benchmark-trainers"),
     output: Annotated[Path, typer.Option(help="Where the results go.")] = ROOT / "benchmarks" / "results",
+    note: Annotated[str, typer.Option(help="A sentence for the page, on what else the machine did, say.")] = "",
     worker: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Run each trainer in its own environment, and write table, plot and numbers."""
@@ -77,7 +79,8 @@ def main(
             )
         found.append(json.loads((folder / "result.json").read_text(encoding="utf-8")))
     output.mkdir(parents=True, exist_ok=True)
-    about = {"steps": steps, "tasks": tasks, "group": GROUP, "machine": machine(), "command": command(steps, tasks)}
+    about = {"steps": steps, "tasks": tasks, "group": GROUP, "machine": machine(), "note": note}
+    about["command"] = command(steps, tasks)
     text = json.dumps({"about": about, "runs": found}, indent=1)
     (output / "trainers.json").write_text(text + "\n", encoding="utf-8")
     (output / "trainers.md").write_text(page(found, about), encoding="utf-8")
@@ -312,24 +315,18 @@ def page(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> str:
         for row in rows
     )
     versions = "; ".join(", ".join(f"{k} {v}" for k, v in row["versions"].items()) for row in rows)
-    return f"""# Three trainers, one env
-
-{about["steps"]} GRPO steps of {about["tasks"]} tasks in groups of {about["group"]} on
+    machine = about["machine"] + (f". {about['note'].rstrip('.')}" if about["note"] else "")
+    text = f"""{about["steps"]} GRPO steps of {about["tasks"]} tasks in groups of {about["group"]} on
 `gym.make("AWorld/Gaia-v0", preset="mini")`, from the same warm-started model of 0.44 million parameters, over the same
 task seeds, with the same settings in each framework's words. Samples are each framework's own, so that rewards differ
-by chance. Made by `{about["command"]}` on {about["machine"]}.
-
-{table(rows)}
-
-Seconds are wall time a step, means over all steps but the first. For TRL and ms-swift the adapter times sampling and
-waiting for envs; for verl, whose episodes run at once, the rollout's wall time is shared between the two as their sums
-over episodes are. "update" is the rest of a step: scoring, loss, optimiser, and passing weights on. "whole run" has the
-start of the framework in it: for verl, Ray and its workers.
-
-{counts}. Versions: {versions}.
-
-![reward by step](trainers.png)
-"""
+by chance. Made by `{about["command"]}` on {machine}."""
+    times = """Seconds are wall time a step, means over all steps but the first. For TRL and ms-swift the adapter times
+sampling and waiting for envs; for verl, whose episodes run at once, the rollout's wall time is shared between the two
+as their sums over episodes are. "update" is the rest of a step: scoring, loss, optimiser, and passing weights on. "whole
+run" has the start of the framework in it: for verl, Ray and its workers."""
+    parts = ["# Three trainers, one env", _wrapped(text), table(rows), _wrapped(times)]
+    parts += [_wrapped(f"{counts}. Versions: {versions}."), "![reward by step](trainers.png)"]
+    return "\n\n".join(parts) + "\n"
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
@@ -354,6 +351,10 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
 
 
 def _mean(values: Sequence[float]) -> float:

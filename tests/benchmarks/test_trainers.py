@@ -22,7 +22,14 @@ def run(name, first, last, step):
 
 
 RUNS = [run("trl", 0.1, 0.5, 4.0), run("verl", 0.2, 0.4, 8.0), run("swift", 0.15, 0.45, 2.0)]
-ABOUT = {"steps": 6, "tasks": 8, "group": 8, "machine": "2 CPU cores", "command": trainers.command(6, 8)}
+ABOUT = {
+    "steps": 6,
+    "tasks": 8,
+    "group": 8,
+    "machine": "2 CPU cores",
+    "note": "It was busy.",
+    "command": trainers.command(6, 8),
+}
 
 
 def test_the_table_has_each_trainer():
@@ -34,6 +41,7 @@ def test_the_table_has_each_trainer():
 
 def test_page_and_plot(tmp_path):
     page = trainers.page(RUNS, ABOUT)
+    assert "on 2 CPU cores. It was busy." in " ".join(page.split())
     assert trainers.table(RUNS) in page and "python -m benchmarks.trainers --steps 6 --tasks 8" in page
     assert "verl: 640 episodes, 1 invalid" in page
     trainers.plot(RUNS, tmp_path / "plot.png")
