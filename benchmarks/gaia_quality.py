@@ -351,37 +351,47 @@ def _passed(gate: Gate) -> str:
 
 def main(
     quick: Annotated[bool, typer.Option("--quick", help="A few tasks for each gate: does the command work?")] = False,
-    solver: Annotated[int | None, typer.Option(min=6, help="Tasks a level for the solver.")] = None,
-    episodes: Annotated[int | None, typer.Option(min=6, help="Episodes a level for each policy.")] = None,
+    count: Annotated[
+        list[str] | None, typer.Option(help=f"NAME=NUMBER, where NAME is one of {', '.join(asdict(QUICK))}.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Decides what is drawn.")] = 0,
     processes: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 2,
     output: Annotated[Path, typer.Option(help="Where the results go.")] = ROOT / "benchmarks" / "results",
 ) -> None:
     """Measure the promises of the GAIA world against their bars."""
-    counts = QUICK if quick else Counts()
-    changed = {"solver": solver, "oracle": episodes, "random": episodes, "guessing": episodes}
-    counts = Counts(**{**asdict(counts), **{name: n for name, n in changed.items() if n is not None}})
+    counts = _changed(QUICK if quick else Counts(), count or [])
     console = Console(stderr=True)
-    gates = []
+    output.mkdir(parents=True, exist_ok=True)
+    options = "".join([f" --seed {seed}", " --quick" * quick, *(f" --count {one}" for one in count or [])])
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "command": f"python -m benchmarks.gaia_quality{options}",
+        "counts": asdict(counts),
+        "templates": {split: sum(one.split == split for one in templates().values()) for split in SPLITS},
+        "versions": _versions(),
+    }
+    gates: list[Gate] = []
     # Spawned, since the package keeps a thread for its event loop, which a fork would not have.
     with concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         for gate in Gates(counts, seed, pool.map).all():
             console.print(f"{'ok' if gate.passed else 'MISSED'}  {gate.name}: {gate.measured}", highlight=False)
             gates.append(gate)
-    output.mkdir(parents=True, exist_ok=True)
-    about = {
-        "date": datetime.date.today().isoformat(),
-        "command": f"python -m benchmarks.gaia_quality --seed {seed}{' --quick' if quick else ''}",
-        "counts": asdict(counts),
-        "templates": {split: sum(one.split == split for one in templates().values()) for split in SPLITS},
-        "versions": _versions(),
-    }
-    content = {**about, "gates": [asdict(gate) for gate in gates]}
-    (output / "gaia_quality.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            content = {**about, "gates": [asdict(gate) for gate in gates]}  # so far: a later gate may break
+            (output / "gaia_quality.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     (output / "gaia_quality.md").write_text(page(gates, about), encoding="utf-8")
     sys.stdout.write(table(gates) + "\n")
     if not all(gate.passed for gate in gates):
         raise typer.Exit(1)
+
+
+def _changed(counts: Counts, changes: Sequence[str]) -> Counts:
+    known = asdict(counts)
+    for change in changes:
+        name, _, number = change.partition("=")
+        if name not in known or not number.isdigit() or int(number) < 1:
+            raise typer.BadParameter(f"--count takes NAME=NUMBER with one of {', '.join(known)}, got {change!r}")
+        known[name] = int(number)
+    return Counts(**known)
 
 
 def page(gates: Sequence[Gate], about: dict[str, Any]) -> str:

@@ -151,7 +151,7 @@ def test_a_broken_solver_is_no_agreement(monkeypatch):
 def test_the_exit_status_says_whether_a_bar_is_missed(passed, monkeypatch, tmp_path, capsys):
     made = [Gate("a", "0", "0", True), Gate("b", "1", "2", passed)]
     monkeypatch.setattr(Gates, "all", lambda self: iter(made))
-    options = {"quick": True, "solver": 7, "episodes": None, "seed": 3, "processes": 1, "output": tmp_path}
+    options = {"quick": True, "count": ["solver=7"], "seed": 3, "processes": 1, "output": tmp_path}
     if passed:
         gaia_quality.main(**options)
     else:
@@ -165,6 +165,23 @@ def test_the_exit_status_says_whether_a_bar_is_missed(passed, monkeypatch, tmp_p
     assert [gate["passed"] for gate in content["gates"]] == [True, passed] and content["counts"]["solver"] == 7
     assert content["date"] and content["versions"]["aworld-gym"] and sum(content["templates"].values()) > 24
     assert "\n".join(said) in (tmp_path / "gaia_quality.md").read_text()
+
+
+@pytest.mark.parametrize("change", ["solvers=7", "solver", "solver=0", "solver=x", "=7"])
+def test_a_count_that_cannot_be_is_refused(change):
+    with pytest.raises(typer.BadParameter, match="NAME=NUMBER with one of solver, needs"):
+        gaia_quality.main(count=[change])
+
+
+def test_what_was_measured_before_a_gate_broke_is_kept(monkeypatch, tmp_path):
+    def broken(self):
+        yield Gate("a", "0", "0", True)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Gates, "all", broken)
+    with pytest.raises(RuntimeError):
+        gaia_quality.main(processes=1, output=tmp_path)
+    assert [gate["name"] for gate in json.loads((tmp_path / "gaia_quality.json").read_text())["gates"]] == ["a"]
 
 
 async def test_the_guessing_reader_reads_then_answers_in_the_right_form():
