@@ -322,8 +322,8 @@ task seeds, with the same settings in each framework's words. Samples are each f
 by chance. Made by `{about["command"]}` on {machine}."""
     times = """Seconds are wall time a step, means over all steps but the first. For TRL and ms-swift the adapter times
 sampling and waiting for envs; for verl, whose episodes run at once, the rollout's wall time is shared between the two
-as their sums over episodes are. "update" is the rest of a step: scoring, loss, optimiser, and passing weights on. "whole
-run" has the start of the framework in it: for verl, Ray and its workers."""
+as their sums over episodes are. "update" is the rest of a step: scoring, loss, optimiser, and passing weights on.
+"whole run" has the start of the framework in it: for verl, Ray and its workers."""
     parts = ["# Three trainers, one env", _wrapped(text), table(rows), _wrapped(times)]
     parts += [_wrapped(f"{counts}. Versions: {versions}."), "![reward by step](trainers.png)"]
     return "\n\n".join(parts) + "\n"
