@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import signal
 import socket
@@ -98,6 +99,7 @@ def serve(
         )
         served = _served(toolchains or [], mcp_config or [], env_args)
         secrets = credentials.find_secrets() or (credentials.new_secret(),)
+        os.environ.pop(credentials.SECRET_VAR, None)  # nothing that is started from here needs it
         token = credentials.mint(secrets[0], [credentials.ALL], seconds(token_ttl))
         if not settings.loopback and settings.ssl_certfile is None:
             logger.warning("tokens cross the network in clear text: give --ssl-certfile, or put TLS in front")

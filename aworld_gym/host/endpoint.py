@@ -236,6 +236,8 @@ class Endpoint:
         finally:
             if not session.id:
                 self._sessions.close(session, "handshake")
+            elif session.closing is not None:  # before the SDK's session could be forgotten with it
+                await self._forget(session)
 
     async def _forget(self, session: Session) -> None:
         """Have the SDK forget a session, with the streams that its client holds open."""

@@ -102,7 +102,7 @@ class Guard:
         return None
 
     def _welcome(self, origin: str) -> bool:
-        """Whether scripts of a page may call: of those allowed, and of this machine's where only it reaches the host."""
+        """Whether a page's scripts may call: those allowed, and this machine's own where only it reaches the host."""
         if origin in self._origins:
             return True
         try:

@@ -177,7 +177,8 @@ class Sessions:
     def register(self, session: Session, number: str) -> None:
         """Make a session findable under the id that MCP gave it."""
         session.id = number
-        self._by_id[number] = session
+        if session.closing is None:
+            self._by_id[number] = session
 
     def find(self, number: str, owner: str) -> Session | None:
         """The session of that id, if it is that owner's and not about to end."""

@@ -1,5 +1,6 @@
 """A host between changes nothing in what a fault is: the same tools, results and failures as without one."""
 
+import asyncio
 import time
 
 import pytest
@@ -59,7 +60,7 @@ def running():
 def test_calls_end_alike(running, kind, tmp_path):
     limits = {"call_timeout_s": 20.0}
     if kind in ("hangs", "is slow", "prints a line"):
-        limits = {"call_timeout_s": 5.0 if kind == "hangs" else 1.0}
+        limits = {"call_timeout_s": 4.0 if kind == "hangs" else 1.0}
 
     async def here():
         async with session_of({"it": raw()}, **limits) as session:
@@ -69,7 +70,10 @@ def test_calls_end_alike(running, kind, tmp_path):
         async with session_at(running, **limits) as session:
             return await played(session, CALLS[kind], tmp_path)
 
-    direct, through = loop.run(here(), timeout=60), loop.run(away(), timeout=60)
+    async def both():
+        return await asyncio.gather(here(), away())
+
+    direct, through = loop.run(both(), timeout=60)
     if kind in ("hangs", "prints a line"):  # the words differ: only who is beside a server can see that it hangs
         assert [r[0] for r in through] == [r[0] for r in direct] and len(through) == 2
         assert "gave no answer within" in through[0][1][0]["text"]

@@ -223,7 +223,7 @@ def test_sessions_that_are_dropped_leave_nothing_behind():
         me = psutil.Process()
         return me.memory_info().rss / 2**20, me.num_fds()
 
-    playing(test, idle_s=0.3, handshake_s=0.3)
+    playing(test, idle_s=0.3)
 
 
 @on_loop
