@@ -247,7 +247,8 @@ def test_sixty_four_concurrent_episodes_twenty_times_leave_nothing():
     for number in range(1, 20):
         loop.run(one_round(number))
     assert toolchain.stats().opened - opened == 64 * 19
-    assert settled(before) <= before and threading.active_count() <= threads + 2
+    # Pools of threads grow with how many calls happen to meet, up to a bound that 19 rounds of 64 would pass by far.
+    assert settled(before) <= before and threading.active_count() <= threads + 16
     places = [env.unwrapped.workspace for env in envs]
     for env in envs:
         env.close()
