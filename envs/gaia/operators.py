@@ -11,6 +11,7 @@ everything, ties and near ties, numbers that sit on a rounding edge.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -232,6 +233,7 @@ def top_group(draft: Draft, rows: Rows, label: str) -> Term:
     require(len(totals) > 2, "too few groups")
     first, second = sorted(totals, key=lambda name: -totals[name])[:2]
     apart(totals[first], totals[second])
+    _seldom_otherwise(draft, rows, label, first)
     if rows.table:
         key, by = quoted(rows.key), f"sum({quoted(label)})"
         query = rows.query(f"{key}, {by}", first, str(totals[first]), tail=f"GROUP BY {key} ORDER BY {by} DESC LIMIT 3")
@@ -247,6 +249,32 @@ def top_group(draft: Draft, rows: Rows, label: str) -> Term:
         rows=rows.phrase(draft),
     )
     return Term("text", first, said, steps, rows.needs)
+
+
+def _seldom_otherwise(draft: Draft, rows: Rows, label: str, first: str) -> None:
+    """Reject most draws in which counting rows, adding up another column or a single large number points to ``first``.
+
+    Totals go with counts: without this rule, the entity with the most rows would be the right one half of the time. Not
+    all such draws are rejected, or the one with the second most rows would be.
+    """
+    ways: dict[str, Counter[str]] = {"rows": Counter(), "largest": Counter()}
+    for row in rows.rows:
+        key = str(row[rows.key])
+        ways["rows"][key] += 1
+        ways["largest"][key] = max(ways["largest"][key], int(row[label]))
+        for other, cell in row.items():
+            if isinstance(cell, int) and other != label:
+                ways.setdefault(other, Counter())[key] += cell
+    if len(rows.rows) == len(ways["rows"]):  # one row each: there is nothing to add up
+        return
+    for name, found in ways.items():
+        places = sorted(found.values(), reverse=True)
+        kept = _KEPT[places.index(found[first]) :][:1] if len(set(places)) > 1 else ()
+        require(all(draft.rng.random() < share for share in kept), f"{name} point to the same entity")
+
+
+_KEPT = (0.3, 0.6)
+"""Of the draws in which another way puts the right entity first, and second, the share that is kept."""
 
 
 def _totals_by_program(rows: Rows, label: str, shown: str) -> PlanStep:
@@ -273,6 +301,11 @@ def top_product(draft: Draft, left: Rows, right: Rows, left_label: str, right_la
     products = {str(row[left.key]): int(row[left_label]) * factors[row[left.key]] for row in left.rows}
     first, second = sorted(products, key=lambda name: -products[name])[:2]
     apart(products[first], products[second])
+    largest = (
+        max(left.rows, key=lambda row: int(row[left_label]))[left.key],
+        max(factors, key=lambda name: factors[name]),
+    )
+    require(first not in largest or draft.rng.random() < _KEPT[0], "one column points to the same entity")
     expression = ", ".join(f"{row[left_label]} * {factors[row[left.key]]}" for row in left.rows)
     steps = (
         *left.seen(left.rows, left.key, left_label),

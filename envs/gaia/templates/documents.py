@@ -40,7 +40,7 @@ def xml_average(draft: Draft) -> Question:
 @template("docx-rank", level=1)
 def docx_rank(draft: Draft) -> Question:
     """The k-th row of a table in a document."""
-    records = draw_records(draft, draft.rng.randrange(9, 18))
+    records = draw_records(draft, draft.rng.randrange(22, 33))
     ending = draft.pick(("docx", "pdf", "html"))
     return draft.ask(any_rank(draft, records, tabulated(draft, records, ending)))
 
@@ -49,7 +49,7 @@ def docx_rank(draft: Draft) -> Question:
 def html_shared(draft: Draft) -> Question:
     """The only name that stands on two lists of a page."""
     table = draft.table()
-    names = [row["name"] for row in draft.some(table.rows, draft.rng.randrange(15, 24))]
+    names = [row["name"] for row in draft.some(table.rows, min(draft.rng.randrange(34, 48), len(table.rows)))]
     common, half = names[0], len(names) // 2
     lists = [draft.some([common, *part], len(part) + 1) for part in (names[1:half], names[half:])]
     titles = draft.some(("spring", "summer", "autumn", "winter", "reserve"), 2)

@@ -94,7 +94,7 @@ def ledger_trail(draft: Draft) -> Question:
             return before_last(c.draft, entity, end)
         return fact(c.draft, entity, end, c.draft.asked(end))
 
-    return composed(draft, shape)
+    return composed(draft, shape, least=draft.rng.randrange(1, 3))
 
 
 @template("issuer-bill", level=3)

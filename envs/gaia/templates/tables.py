@@ -98,7 +98,7 @@ def sqlite_rank(draft: Draft) -> Question:
 @template("sqlite-top", level=1)
 def sqlite_top(draft: Draft) -> Question:
     """The entity with the highest total over a year's rows of a database."""
-    records = draw_records(draft, draft.rng.randrange(80, 240), entities=draft.rng.randrange(7, 13))
+    records = draw_records(draft, draft.rng.randrange(160, 320), entities=draft.rng.randrange(18, 26))
     return draft.ask(top_group(draft, in_year(draft, database(draft, records)), measure(draft, records)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import random
 import sqlite3
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -114,6 +115,34 @@ def test_the_programs_totals_are_the_terms(tmp_path, monkeypatch: pytest.MonkeyP
     assert term.value == best["Ship"]
     assert capsys.readouterr().out.startswith(f"{best['Ship']}: {best['Load']}\n")
     assert term.steps[-1].shows == (f"{best['Ship']}: {best['Load']}",)
+
+
+def test_the_entity_with_the_highest_total_is_found_by_totals_alone() -> None:
+    """Counting rows, adding up another column or looking for one large number would else be right half of the time."""
+    right: Counter[str] = Counter()
+    for seed in range(4000):
+        rng = random.Random(seed)
+        made = tuple(
+            {"Ship": f"ship {rng.randrange(8)}", "Load": rng.randrange(1000), "Crew": rng.randrange(50)}
+            for _ in range(40)
+        )
+        some = replace(rows([1]), rows=made)
+        counts, crews, loads = Counter(), Counter(), Counter()
+        for row in made:
+            counts[row["Ship"]] += 1
+            crews[row["Ship"]] += row["Crew"]
+            loads[row["Ship"]] = max(loads[row["Ship"]], row["Load"])
+        try:
+            found = operators.top_group(draft(seed), some, "Load").value
+        except Reject:
+            continue
+        right["all"] += 1
+        for name, guesses in (("rows", counts), ("other column", crews), ("largest", loads)):
+            (first, _), (second, _) = guesses.most_common(2)
+            right[name] += found == first
+            right[f"second by {name}"] += found == second
+    assert right["all"] > 300
+    assert max(count for name, count in right.items() if name != "all") < 0.4 * right["all"], right
 
 
 @given(st.dates(), st.dates())
