@@ -80,5 +80,9 @@ def parse(archive: zipfile.ZipFile, name: str, path: str) -> ElementTree.Element
         return root
     except KeyError:
         raise ToolFault(f"{quoted(path)} has no {quoted(name)}: it is not the kind of file its name says") from None
-    except ElementTree.ParseError as error:
+    except (
+        ElementTree.ParseError,
+        LookupError,
+        ValueError,
+    ) as error:  # an encoding that nobody knows, or of many bytes
         raise ToolFault(f"{quoted(path)} has broken XML in {quoted(name)}: {error}") from None

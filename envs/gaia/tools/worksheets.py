@@ -93,7 +93,11 @@ def marks(file: BinaryIO, part: str, path: str) -> Marks:
             while piece := data.read(1 << 16):
                 parser.feed(piece)
         parser.close()
-    except ElementTree.ParseError as error:
+    except (
+        ElementTree.ParseError,
+        LookupError,
+        ValueError,
+    ) as error:  # an encoding that nobody knows, or of many bytes
         raise ToolFault(f"{quoted(path)} has broken XML in {quoted(part)}: {error}") from None
     return target.found
 

@@ -1,10 +1,15 @@
 """Broken files: every reader says what is wrong, and says the same whatever else the process has open."""
 
+import io
 import os
 import random
+import re
+import zipfile
 
 import pytest
 from gaia_tools import served
+
+from envs.gaia.render import Book, Doc, Sheet, Slide, Slides, render
 
 NAMES = [
     f"a.{ext}"
@@ -60,3 +65,31 @@ async def test_a_file_that_is_not_there_is_answered_with_those_that_are(tmp_path
     async with served(tmp_path) as call:
         result = await call(reader, path=f"notice_13.{ext}")
     assert result.failed and f"notice_31.{ext}" in result.text
+
+
+CONTENTS = {
+    "docx": Doc("A title", ("Some text.", Sheet(("a", "b"), ((1, 2),)))),
+    "pptx": Slides("A title", (Slide("One", ("Text.",), "A note."),)),
+    "xlsx": Book((("One", Sheet(("a", "b"), ((1, 2), (1, 3)), merged=("a",))),)),
+}
+
+
+@pytest.mark.parametrize("encoding", ["UTFO8", "utf-7", "shift_jis", "base64", "x" * 5000], ids=lambda name: name[:9])
+@pytest.mark.parametrize("ext", CONTENTS)
+async def test_parts_in_an_encoding_that_cannot_be_are_refused(tmp_path, ext, encoding):
+    """Each part of an office document in turn says that it is in an encoding that no parser takes."""
+    whole = zipfile.ZipFile(io.BytesIO(render(f"a.{ext}", CONTENTS[ext])))
+    async with served(tmp_path) as call:
+        for name in whole.namelist():
+            if not name.endswith((".xml", ".rels")):
+                continue
+            with zipfile.ZipFile(tmp_path / f"a.{ext}", "w") as archive:
+                for part in whole.namelist():
+                    data = whole.read(part)
+                    if part == name:
+                        data = re.sub(rb"^<\?xml.*?\?>", b"", data)
+                        data = f'<?xml version="1.0" encoding="{encoding}"?>'.encode() + data
+                    archive.writestr(part, data)
+            for reader in ("read_document", "read_table"):
+                result = await call(reader, path=f"a.{ext}")
+                assert "unexpectedly" not in result.text, (name, reader, result.text)
