@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 from adapters.common import RolloutOptions, TrainResult
 
 if TYPE_CHECKING:
-    from adapters.trl.rollouts import TrlSpec
     from adapters.trl.parity import rollout_rows
+    from adapters.trl.rollouts import TrlSpec
     from adapters.trl.run import spec, train
     from adapters.trl.trainer import EnvGRPOTrainer
 
