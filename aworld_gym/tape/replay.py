@@ -21,7 +21,7 @@ from aworld_gym.toolchain import Toolchain
 from aworld_gym.toolchain.connection import CallTimeout
 from aworld_gym.toolchain.session import Route, ToolSession, ToolTable
 from aworld_gym.toolchain.stats import counters
-from aworld_gym.toolchain.toolchain import _build_table
+from aworld_gym.toolchain.toolchain import build_table
 from aworld_gym.toolchain.workspace import Episode
 from aworld_gym.types import Task
 
@@ -140,7 +140,7 @@ class Replay:
                         f"server {config.name!r} is not on the tape {self.path}, which has {', '.join(servers)}.{hint}"
                     )
             listed = {config.name: servers[config.name] for config in toolchain.config.servers}
-            table = _build_table(toolchain.config.servers, listed, toolchain.tools)
+            table = build_table(toolchain.config.servers, listed, toolchain.tools)
             self._tables[place] = (toolchain.config, table)  # the configuration is kept: ids are reused
         return self._tables[place][1]
 

@@ -193,13 +193,23 @@ class _Runtime:
         """The tools as the model sees them; the same object as long as no server changes its list."""
         listed = {name: lease.connection.tools for name, lease in leases.items()}
         if self._table is None or listed != self._listed:
-            self._table, self._listed = _build_table(self._config.servers, listed, self._tools), listed
+            self._table, self._listed = build_table(self._config.servers, listed, self._tools), listed
         return self._table
 
 
-def _build_table(
+def build_table(
     servers: Sequence[ServerConfig], listed: Mapping[str, list[dict[str, Any]]], wanted: tuple[str, ...] | None
 ) -> ToolTable:
+    """The tools of servers as the model sees them.
+
+    Args:
+        servers: their configurations, in the order in which the tools come.
+        listed: what each lists, as JSON, by its name.
+        wanted: names, as the model sees them, of the tools to offer; None offers all.
+
+    Raises:
+        ConfigError: the configuration names a tool that no server has.
+    """
     offered = [(config.name, tool) for config in servers for tool in _offered(config, listed[config.name])]
     names = aliases([(server, tool["name"]) for server, tool in offered])
     if wanted is not None:
