@@ -100,9 +100,14 @@ def check_toolchain_env(
     """
     if len(seeds) < 2:
         raise ConfigError(f"expected two seeds at least, got {list(seeds)}")
-    spec = env.spec if isinstance(env, gym.Env) else gym.spec(env) if isinstance(env, str) else env
-    if isinstance(env, gym.Env) and spec is None:
+    try:
+        spec = env.spec if isinstance(env, gym.Env) else gym.spec(env) if isinstance(env, str) else env
+    except gym.error.Error as error:
+        raise ConfigError(f"no env {env!r}: {error}") from error
+    if spec is None:
         raise ConfigError("an env that was not made by gym.make has no spec; give a function that makes it")
+    if not callable(spec) and not isinstance(spec, EnvSpec):
+        raise ConfigError(f"expected an id, a spec, an env or a function that makes one, got {type(env).__name__}")
     make: Callable[[], gym.Env]
     if isinstance(spec, EnvSpec):
         rebuilt, make = spec, lambda: make_tool_env(rebuilt)

@@ -28,7 +28,7 @@ def test_other_templates():
     template = own.template.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}")
     codec = ChatCodec(own.tokenizer, template=own.template, stop_ids=[*own.stop_ids, 7])
     assert template != own.template
-    check_adapter(rollout, codec=codec)
+    check_adapter(rollout, codec=codec, skip=["slow_tools_are_answered"])
 
 
 # ---- rows changed afterwards -----------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_a_broken_rollout_is_found_out(rule, broken, monkeypatch):
     monkeypatch.setattr("aworld_gym.testing.adapter.SETTLE_S", 0.3)
     try:
         with pytest.raises(AdapterError) as caught:
-            check_adapter(broken)
+            check_adapter(broken, skip=["slow_tools_are_answered"])
         assert caught.value.rule == rule, str(caught.value)
     finally:
         while kept:

@@ -174,7 +174,8 @@ ALWAYS = ("gymnasium_checker", "copies")  # a class made in a test cannot be pic
 
 
 @pytest.mark.parametrize(("rule", "methods", "message"), BROKEN, ids=[f"{r}-{k}" for k, (r, *_) in enumerate(BROKEN)])
-def test_a_broken_env_is_found_out(rule, methods, message):
+def test_a_broken_env_is_found_out(rule, methods, message, monkeypatch):
+    monkeypatch.setattr("aworld_gym.testing.environment.SETTLE_S", 1.0)
     if message == "in another env":
         methods = on_reset(lambda self, obs, info: (obs, info | {"when": time.monotonic_ns() + next(counter)}))
     with pytest.raises(EnvError) as caught:
@@ -285,6 +286,10 @@ def test_what_cannot_be_checked():
         check_toolchain_env(say_env.ENV_ID, seeds=[1])
     with pytest.raises(ConfigError, match="is not a tool env"):
         check_toolchain_env("CartPole-v1")
+    with pytest.raises(ConfigError, match="no env 'Test/Nothing-v0'"):
+        check_toolchain_env("Test/Nothing-v0")
+    with pytest.raises(ConfigError, match="a function that makes one, got int"):
+        check_toolchain_env(3)
     env = say()
     with pytest.raises(ConfigError, match="give a function that makes it"):
         check_toolchain_env(env)
