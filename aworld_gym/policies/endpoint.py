@@ -14,6 +14,7 @@ import os
 import random
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import gymnasium as gym
 
@@ -37,6 +38,8 @@ MAX_RETRY_AFTER_S = 120.0
 CONNECT_TIMEOUT_S = 5.0
 FIRST_CONTACTS = 3
 """Tries to connect to an endpoint that has not yet answered anything."""
+_LEAST_SECRET = 8
+"""Characters of the shortest key that is looked for in texts: stand-ins such as ``none`` stand in ordinary ones."""
 _JITTER = random.Random(0)
 
 
@@ -55,7 +58,7 @@ class OpenAIPolicy:
         images: where image parts of tool results go. ``"user"``: into a user message after the results, which
             every vision endpoint takes; ``"tool"``: left in the tool message; ``"omit"``: replaced by a remark,
             for models that take none.
-        timeout_s: of one request.
+        timeout_s: of one request, from its first byte to the last of the reply.
         retries: of one request, after the first try.
 
     Raises:
@@ -150,7 +153,13 @@ class OpenAIPolicy:
         for attempt in range(self.retries + 1):
             wait: float | None = min(BACKOFF_S * 2**attempt, MAX_BACKOFF_S) * _JITTER.uniform(0.75, 1.0)
             try:
-                completion = await self._connected().chat.completions.create(**request, extra_body=self._extra or None)
+                # The client's own limit is for the time between two bytes: one that sends a byte now and then has none.
+                async with asyncio.timeout(self.timeout_s):
+                    completion = await self._connected().chat.completions.create(
+                        **request, extra_body=self._extra or None
+                    )
+            except TimeoutError as error:
+                failure, cause = self._late(), error
             except openai.APIStatusError as error:
                 if _is_overflow(error):
                     return None
@@ -166,7 +175,7 @@ class OpenAIPolicy:
                 if getattr(completion, "choices", None) and completion.choices[0].message is not None:
                     self._served = True
                     return completion
-                failure, cause = self._nonsense(f"the reply is not a chat completion: {str(completion)[:200]!r}"), None
+                failure, cause = self._no_completion(completion), None
             if wait is None or attempt == self.retries:
                 break
             log.info("%s (try %d of %d)", failure, attempt + 1, self.retries + 1)
@@ -185,23 +194,40 @@ class OpenAIPolicy:
         return self._client[1]
 
     def _refusal(self, error: Any) -> InfraError | ConfigError:
-        said = f"{self._where()} answered {error.status_code}: {_reason(error)}"
+        said = f"{self._where()} answered {error.status_code}: {self._clean(_reason(error))[:500]}"
+        said = self._clean(said)
         transient = error.status_code in (408, 409, 429) or error.status_code >= 500
         if transient or self._served:
             return InfraError("host_refused", said, server="llm")
         return ConfigError(f"{said}. Check LLM_BASE_URL, LLM_API_KEY, LLM_MODEL_NAME and the sampling options.")
 
     def _unreached(self, error: Exception) -> InfraError | ConfigError:
-        said = f"{self._where()}: {_innermost(error)}"
+        said = self._clean(f"{self._where()}: {_innermost(error)}")
         if self._served or not _never_connected(error):
             return InfraError("host_unreachable", said, server="llm")
         return ConfigError(f"{said}. Check LLM_BASE_URL (--llm-base-url), and that the server is up.")
 
     def _nonsense(self, said: str) -> InfraError:
-        return InfraError("server_protocol", f"{self._where()}: {said}", server="llm")
+        return InfraError("server_protocol", self._clean(f"{self._where()}: {said}"), server="llm")
+
+    def _no_completion(self, reply: Any) -> InfraError:
+        return self._nonsense(f"the reply is not a chat completion: {self._clean(str(reply))[:200]!r}")
+
+    def _late(self) -> InfraError:
+        text = f"{self._where()}: no whole reply within {self.timeout_s:g} s"
+        return InfraError("host_unreachable", self._clean(text), server="llm")
 
     def _where(self) -> str:
         return f"model endpoint {self.base_url or 'api.openai.com'} ({self.model})"
+
+    def _clean(self, text: str) -> str:
+        """Text for messages and records, before it is cut: without the key, which endpoints repeat, and the URL's password."""
+        secrets = [self._api_key] if len(self._api_key) >= _LEAST_SECRET else []
+        if self.base_url is not None and "@" in (place := urlsplit(self.base_url).netloc):
+            secrets.append(place.rpartition("@")[0])
+        for secret in secrets:
+            text = text.replace(secret, "[secret]")
+        return text
 
 
 class OpenAIAgent:
@@ -236,7 +262,7 @@ def _reason(error: Any) -> str:
     """The endpoint's own words."""
     body = error.body
     said = body.get("message") if isinstance(body, Mapping) else body
-    return str(said or error.message)[:500]
+    return str(said or error.message)
 
 
 def _is_overflow(error: Any) -> bool:

@@ -16,7 +16,10 @@ from typing import Any
 
 @dataclass
 class Reply:
-    """One HTTP reply; ``raw`` is sent as it is, ``drop`` closes the connection without a word."""
+    """One HTTP reply; ``raw`` is sent as it is, ``drop`` closes the connection without a word.
+
+    With ``drip_s`` it comes byte by byte, with so many seconds between two.
+    """
 
     body: Any = None
     status: int = 200
@@ -24,6 +27,7 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
     drop: bool = False
     delay_s: float = 0.0
+    drip_s: float = 0.0
 
 
 def completion(message: dict[str, Any], *, finish: str | None = None, model: str = "stand-in-1") -> Reply:
@@ -94,7 +98,10 @@ class ChatEndpoint:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                self.wfile.write(data)
+                step = 1 if reply.drip_s else max(1, len(data))
+                for i in range(0, len(data), step):
+                    self.wfile.write(data[i : i + step])
+                    time.sleep(reply.drip_s)
 
             def log_message(self, *args: Any) -> None:
                 pass

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from chat_endpoint import ChatEndpoint, Reply, call, completion, refusal
@@ -116,6 +117,29 @@ def test_a_request_that_hangs_is_given_up():
 
     with pytest.raises(InfraError, match="host_unreachable"):
         play(hangs, timeout_s=0.2, retries=0)
+
+
+def test_a_reply_that_drips_for_ever_is_given_up():
+    """A byte now and then keeps a connection alive, but not a request."""
+    began = time.monotonic()
+    with pytest.raises(InfraError, match="host_unreachable.*no whole reply within 0.5 s"):
+        play(lambda body, number: replace(completion({"content": "x" * 5000}), drip_s=0.02), timeout_s=0.5, retries=1)
+    assert time.monotonic() - began < 8.0
+
+
+@pytest.mark.parametrize("status", [200, 401, 500])
+def test_a_key_that_the_endpoint_repeats_is_in_no_message(status):
+    secret = "sk-0123456789abcdef"
+    with pytest.raises((InfraError, ConfigError)) as error:
+        play(lambda body, number: refusal(status, f"wrong key {secret}"), retries=0, api_key=secret)
+    assert secret not in str(error.value) and "[secret]" in str(error.value)
+
+
+def test_a_password_in_the_address_is_in_no_message():
+    policy = OpenAIPolicy("m", base_url="http://me:pass-word-1@127.0.0.1:9/v1", retries=0)
+    with pytest.raises(ConfigError) as error:
+        asyncio.run(agent_of(policy).act(START))
+    assert "pass-word-1" not in str(error.value) and "127.0.0.1:9" in str(error.value)
 
 
 @pytest.mark.parametrize(
