@@ -30,6 +30,8 @@ CLOSE_TIMEOUT_S = 20.0
 """Seconds a session may take to close before it is abandoned, loudly."""
 PING_TIMEOUT_S = 2.0
 """Seconds in which a server that let a call time out must show that it still lives."""
+HOST_PING_TIMEOUT_S = 8.0
+"""The same for a host, which may be far away."""
 
 _start_slots: asyncio.Semaphore | None = None
 
@@ -165,7 +167,8 @@ class Connection:
             return True
         ping = asyncio.create_task(self._session.send_ping())
         ping.add_done_callback(_seen)
-        done, _ = await asyncio.wait((ping,), timeout=PING_TIMEOUT_S)
+        timeout = HOST_PING_TIMEOUT_S if self.config.kind == "host" else PING_TIMEOUT_S
+        done, _ = await asyncio.wait((ping,), timeout=timeout)
         if not done:
             ping.cancel()
             return False

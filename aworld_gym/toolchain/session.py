@@ -335,6 +335,8 @@ class ToolSession:
             return text + "."
         hung = InfraError("session_timeout", "it stopped answering", server=route.server)
         connection.broken(hung)
+        if connection.config.kind == "host":
+            return text + "."  # a new session there has a new workspace: none may take its place if anything was done
         connection.changes = 0  # the model is told, so a new session may take its place
         if lease.shared:
             return text + "."
