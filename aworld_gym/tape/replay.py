@@ -45,8 +45,9 @@ class Replay:
         self._sessions: list[_Session] = []
         self._by_task: dict[str, list[_Session]] = defaultdict(list)
         self._servers: dict[str, Mapping[str, list[dict[str, Any]]]] = {}
-        self._tables: dict[tuple[str, int, tuple[str, ...] | None], tuple[Any, ToolTable]] = {}
-        self._secrets: tuple[object, Secrets] = (None, Secrets())
+        # By what servers are configured as: each env has a configuration of its own, equal to the others.
+        self._tables: dict[tuple[str, tuple[str, ...], tuple[str, ...] | None], ToolTable] = {}
+        self._secrets: dict[tuple[str, ...], Secrets] = {}
         self._uses: Counter[int] = Counter()
         for where, lines in read_lines(self.path):
             self._read(where, lines)
@@ -69,10 +70,11 @@ class Replay:
         self._uses[chosen.index] += 1
         if chosen.failure is not None:
             raise _raised(chosen.failure)
-        if self._secrets[0] is not toolchain.config:
-            self._secrets = (toolchain.config, Secrets.of(toolchain.config))
-        grant = _NoServers(self._table(toolchain, chosen), task.public)
-        return _Replayed(grant, toolchain, self.path, candidates, self._secrets[1], task.id)
+        servers = tuple(config.key for config in toolchain.config.servers)
+        if servers not in self._secrets:
+            self._secrets[servers] = Secrets.of(toolchain.config)
+        grant = _NoServers(self._table(toolchain, servers, chosen), task.public)
+        return _Replayed(grant, toolchain, self.path, candidates, self._secrets[servers], task.id)
 
     def __reduce__(self) -> Any:
         return Replay, (self.path,)
@@ -127,11 +129,11 @@ class Replay:
 
         return sorted(found, key=preference)
 
-    def _table(self, toolchain: Toolchain, session: _Session) -> ToolTable:
+    def _table(self, toolchain: Toolchain, keys: tuple[str, ...], session: _Session) -> ToolTable:
         """The tools as they were listed, under the names that this configuration gives them."""
         assert session.listing is not None  # only a session that failed has none
         servers = self._servers[session.listing]
-        place = (session.listing, id(toolchain.config), toolchain.tools)
+        place = (session.listing, keys, toolchain.tools)
         if place not in self._tables:
             for config in toolchain.config.servers:
                 if config.name not in servers:
@@ -140,9 +142,8 @@ class Replay:
                         f"server {config.name!r} is not on the tape {self.path}, which has {', '.join(servers)}.{hint}"
                     )
             listed = {config.name: servers[config.name] for config in toolchain.config.servers}
-            table = build_table(toolchain.config.servers, listed, toolchain.tools)
-            self._tables[place] = (toolchain.config, table)  # the configuration is kept: ids are reused
-        return self._tables[place][1]
+            self._tables[place] = build_table(toolchain.config.servers, listed, toolchain.tools)
+        return self._tables[place]
 
 
 class _Replayed(ToolSession):
