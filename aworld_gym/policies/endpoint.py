@@ -221,7 +221,7 @@ class OpenAIPolicy:
         return f"model endpoint {self.base_url or 'api.openai.com'} ({self.model})"
 
     def _clean(self, text: str) -> str:
-        """Text for messages and records, before it is cut: without the key, which endpoints repeat, and the URL's password."""
+        """Text for messages, before it is cut: without the key, which endpoints repeat, and the URL's password."""
         secrets = [self._api_key] if len(self._api_key) >= _LEAST_SECRET else []
         if self.base_url is not None and "@" in (place := urlsplit(self.base_url).netloc):
             secrets.append(place.rpartition("@")[0])

@@ -132,7 +132,8 @@ def test_a_key_that_the_endpoint_repeats_is_in_no_message(status):
     secret = "sk-0123456789abcdef"
     with pytest.raises((InfraError, ConfigError)) as error:
         play(lambda body, number: refusal(status, f"wrong key {secret}"), retries=0, api_key=secret)
-    assert secret not in str(error.value) and "[secret]" in str(error.value)
+    assert secret[:5] not in str(error.value)  # nor a part of it, where the text was cut
+    assert status == 200 or "wrong key [secret]" in str(error.value)
 
 
 def test_a_password_in_the_address_is_in_no_message():
