@@ -31,12 +31,11 @@ def require_trl() -> str:
         MissingDependencyError: there is none.
         ConfigError: it lacks what this adapter needs.
     """
+    found = versions.require("trl", "trl", TESTED, least="1")  # ms-swift brings an older one
     try:
         from trl import GRPOTrainer
     except ImportError as error:
-        versions.require("trl", "trl", TESTED, error)  # which says what to install
-        raise MissingDependencyError(f"the installed trl does not import: {error}") from error
-    found = versions.require("trl", "trl", TESTED)
+        raise MissingDependencyError(f"the installed trl {found} does not import: {error}") from error
     versions.require_names(GRPOTrainer, PRIVATE, "trl", TESTED)
     return found
 

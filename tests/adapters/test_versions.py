@@ -41,6 +41,17 @@ def test_what_is_not_installed():
         require("no-such-thing", "x", ("1.0",), "why")
 
 
+def test_what_is_too_old():
+    with pytest.raises(ConfigError, match=r"gymnasium [\d.]+ is installed, and its adapter needs 99 or later"):
+        require("gymnasium", "x", ("99.1",), least="99")
+
+
+@pytest.mark.skipif("trl" in importable_adapters.here(), reason="here is the TRL that its adapter needs")
+def test_the_adapter_of_trl_says_that_it_cannot_work_here():
+    with pytest.raises((ConfigError, MissingDependencyError), match=r"pip install 'aworld-gym\[trl\]'"):
+        importlib.import_module("adapters.trl").train  # noqa: B018
+
+
 def test_what_a_class_lacks():
     require_names(dict, ("get", "items"), "gymnasium", ("1.0",))
     with pytest.raises(ConfigError, match="lacks dict.gone; its adapter is tested with 1.0"):
