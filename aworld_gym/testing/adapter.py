@@ -96,6 +96,9 @@ class _Check:
         script = Script(self.codec)
         rows = self.play(script, items)
         expected = self.core(items)
+        prompts, wanted = [row.prompt_ids for row in rows], [row.prompt_ids for row in expected]
+        moved = prompts != wanted and sorted(prompts) == sorted(wanted)
+        self.rules.require("one_row_per_item", not moved, "the rows are in another order")
         for item, row, right in zip(items, rows, expected, strict=True):
             self.row(f"row {item.index} ({item.group_id})", row, right, script)
         again = self.play(Script(self.codec), items)
