@@ -32,6 +32,10 @@ class Verdict:
     """Of one that falls at none."""
 
 
+MAX_REPLY = 1_000_000
+"""Characters of a reply that are read and kept: each stands in the record, however much a model goes on."""
+
+
 async def evaluate(
     proposal: Proposal | Malformed,
     toolchain: Toolchain,
@@ -65,7 +69,7 @@ async def evaluate(
 
 
 async def said(llm: OpenAIPolicy, messages: list[Message]) -> str:
-    """The text of the model's reply.
+    """The text of the model's reply; of one without an end its first :data:`MAX_REPLY` characters.
 
     Raises:
         ConfigError: the prompt does not fit its context. InfraError: it failed, retries included.
@@ -73,7 +77,7 @@ async def said(llm: OpenAIPolicy, messages: list[Message]) -> str:
     completion = await llm.complete(wire_messages(messages), ())
     if completion is None:
         raise ConfigError("the prompt does not fit the model's context; offer fewer tools (--tools)")
-    return str(reply_message(completion, turn=0).get("content") or "")
+    return str(reply_message(completion, turn=0).get("content") or "")[:MAX_REPLY]
 
 
 async def _known(question: str, solution: Solution, llm: OpenAIPolicy, times: int) -> str | None:

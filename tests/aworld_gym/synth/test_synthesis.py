@@ -19,6 +19,7 @@ from aworld_gym.metrics import summarize
 from aworld_gym.policies import OraclePolicy
 from aworld_gym.rollout import rollout
 from aworld_gym.synth import GATES, Settings, synthesize
+from aworld_gym.synth.evaluation import MAX_REPLY
 from aworld_gym.tasks import from_records
 
 LIB = Path(__file__).parents[2] / "lib"
@@ -248,6 +249,13 @@ def test_a_model_that_writes_no_proposals_is_given_up(tmp_path):
         report = made(model, tmp_path / "t.jsonl", n=1)
     assert not report.complete and report.rounds == 10 and report.fell["malformed"] == report.proposals == 10
     assert "10 replies in a row held no well-formed proposal" in report.stopped
+
+
+def test_a_reply_without_an_end_is_kept_as_far_as_it_is_read(tmp_path):
+    endless = f"[{json.dumps(add(1, 2))}, {' and so on' * 1_000_000}"
+    with SynthModel([endless]) as model:
+        assert made(model, tmp_path / "t.jsonl", n=1).complete
+    assert (tmp_path / "t.synth.jsonl").stat().st_size < 2 * MAX_REPLY
 
 
 # ---- order, resume -------------------------------------------------------------------------------------------------
