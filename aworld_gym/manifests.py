@@ -116,7 +116,7 @@ class Manifest:
         """
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"cannot read the manifest {path}: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else type(data).__name__
@@ -127,6 +127,8 @@ class Manifest:
                 for t in data["tasks"]
             )
             known = {key: data[key] for key in ("env_id", "env_kwargs", "made_with") if key in data}
+            if not all(isinstance(text, str) for text in (data["name"], *(task.id for task in tasks))):
+                raise TypeError("its name and the ids of its tasks are texts")
             made = cls(data["name"], tasks, **known)
             found, said = made.hash, data["hash"]
         except ConfigError:

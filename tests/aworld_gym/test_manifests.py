@@ -136,6 +136,9 @@ def damaged(text):
             "not a manifest",
         ),
         (lambda text: '{"format": 1, "name": "x", "hash": "", "tasks": [{"id": "a"}, {"id": "a"}]}', "more than once"),
+        (lambda text: '{"format": 1, "name": "x", "hash": "", "tasks": [{"id": 5}]}', "the ids of its tasks are texts"),
+        (lambda text: '{"format": 1, "name": null, "hash": "", "tasks": [{"id": "a"}]}', "its name .* texts"),
+        (lambda text: "[" * 100_000, "cannot read the manifest"),
     ],
 )
 def test_a_damaged_file(tmp_path, small, change, message):
