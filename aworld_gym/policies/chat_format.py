@@ -36,6 +36,35 @@ def wire_messages(messages: Iterable[Message], *, images: str = "user") -> list[
     return wire
 
 
+def is_completion(reply: Any) -> bool:
+    """Whether a reply (an ``openai`` object, which the library does not check) has what :func:`reply_message` reads."""
+    choices = getattr(reply, "choices", None)
+    if not isinstance(choices, list) or not choices:
+        return False
+    message, reason = getattr(choices[0], "message", None), getattr(choices[0], "finish_reason", None)
+    content, calls = getattr(message, "content", 0), getattr(message, "tool_calls", None) or []
+    parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)  # some endpoints give parts
+    if not (parts or isinstance(content, str | None)) or not isinstance(calls, list):
+        return False
+    usage = getattr(reply, "usage", None)
+    return (
+        isinstance(reason, str | None)
+        and (usage is None or hasattr(usage, "model_dump"))
+        and all(_is_call(call) for call in calls)
+    )
+
+
+def _is_call(call: Any) -> bool:
+    function = getattr(call, "function", None)
+    if function is None:  # a call of another kind
+        return True
+    return (
+        isinstance(getattr(call, "id", None), str | None)
+        and hasattr(function, "arguments")
+        and isinstance(getattr(function, "name", None), str | None)
+    )
+
+
 def reply_message(completion: Any, *, turn: int) -> Message:
     """The action in a chat completion (an ``openai`` object).
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import gymnasium as gym
 
 from aworld_gym.errors import ConfigError, InfraError, describe
-from aworld_gym.policies.chat_format import IMAGES, reply_message, wire_messages
+from aworld_gym.policies.chat_format import IMAGES, is_completion, reply_message, wire_messages
 from aworld_gym.types import Message
 
 if TYPE_CHECKING:
@@ -169,10 +169,10 @@ class OpenAIPolicy:
                 failure, cause = self._unreached(error), error
                 if isinstance(failure, ConfigError) and attempt + 1 >= FIRST_CONTACTS:
                     wait = None
-            except (openai.OpenAIError, json.JSONDecodeError, UnicodeDecodeError) as error:  # not a JSON body
+            except (openai.OpenAIError, ValueError, RecursionError) as error:  # not a JSON body that can be read
                 failure, cause = self._nonsense(describe(error)), error
             else:
-                if getattr(completion, "choices", None) and completion.choices[0].message is not None:
+                if is_completion(completion):
                     self._served = True
                     return completion
                 failure, cause = self._no_completion(completion), None

@@ -96,8 +96,22 @@ def test_malformed_arguments_reach_the_env_as_they_are_and_the_endpoint_as_json(
         Reply(raw=b"<html>gateway</html>", headers={"Content-Type": "text/html"}),
         Reply({"object": "chat.completion", "choices": []}),
         Reply({"error": "no"}),
+        Reply(raw=b"[" * 100_000),
+        Reply(raw=b"9" * 5000),
+        Reply({"choices": 5}),
+        Reply({"choices": {"0": {}}}),
+        Reply({"choices": [None]}),
+        Reply({"choices": [{"message": 5}]}),
+        Reply({"choices": [{"message": {"content": 5}}]}),
+        Reply({"choices": [{"message": {"content": "x", "tool_calls": 5}}]}),
+        Reply({"choices": [{"message": {"content": None, "tool_calls": [{"function": 5}]}}]}),
+        Reply({"choices": [{"message": {"content": None, "tool_calls": [{"function": {"name": 5}}]}}]}),
+        Reply({"choices": [{"message": {"content": "x"}, "finish_reason": [1]}]}),
+        Reply({"choices": [{"message": {"content": "x"}}], "usage": 5}),
     ],
-    ids=["429", "500", "503", "dropped", "torn json", "html", "no choices", "no completion"],
+    ids=["429", "500", "503", "dropped", "torn json", "html", "no choices", "no completion"]
+    + ["deep", "digits", "choices a number", "choices an object", "no choice", "message a number", "content a number"]
+    + ["calls a number", "function a number", "name a number", "reason a list", "usage a number"],
 )
 def test_passing_trouble_is_retried_and_lasting_trouble_is_an_infrastructure_failure(trouble):
     def at_first(body, number):
