@@ -176,7 +176,7 @@ def key_values(pairs: Sequence[str] | None) -> dict[str, Any]:
             raise ConfigError(f"expected KEY=VALUE, got {pair!r}")
         try:
             out[name] = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             out[name] = text
     return out
 
@@ -261,7 +261,7 @@ def _json_object(text: str | None, where: str) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise ConfigError(f"{where} must be a JSON object, got {type(value).__name__}")

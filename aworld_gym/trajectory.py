@@ -203,7 +203,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[Episode]:
                 continue
             try:
                 yield Episode.from_dict(json.loads(line))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 if not line.endswith(b"\n"):
                     log.warning("%s: the last line is torn (%d bytes) and is left out", path, len(line))
                     return
@@ -276,7 +276,7 @@ def _mend_tail(fd: int, path: Path) -> None:
         return
     try:
         Episode.from_dict(json.loads(torn))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         log.warning("%s: cut off a torn last line (%d bytes)", path, len(torn))
         os.ftruncate(fd, size - len(torn))
     else:

@@ -233,8 +233,10 @@ class _Reader:
         if isinstance(plan, str):  # a column of JSON text, as tables hold nested values
             try:
                 plan = json.loads(plan)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._error("plan", where, f"it is not valid JSON: {error}") from error
+        if plan is not None and not isinstance(plan, list | tuple):
+            raise self._error("plan", where, f"expected a list of calls, got {plan!r:.80}")
         steps = []
         for number, step in enumerate(plan or (), 1):
             if isinstance(step, PlanStep):
@@ -246,8 +248,11 @@ class _Reader:
                 )
             if not isinstance(step.get("arguments") or {}, Mapping):
                 raise self._error("plan", where, f"the arguments of step {number} are an object")
-            shows = tuple(str(fact) for fact in step.get("shows") or ())
-            steps.append(PlanStep(step["tool"], dict(step.get("arguments") or {}), shows, step.get("content") or ""))
+            shows, content = step.get("shows") or (), step.get("content") or ""
+            if not isinstance(shows, list | tuple) or not isinstance(content, str):
+                raise self._error("plan", where, f"step {number} has a list of texts as `shows`, and text as `content`")
+            facts = tuple(map(str, shows))
+            steps.append(PlanStep(step["tool"], dict(step.get("arguments") or {}), facts, content))
         return tuple(steps)
 
     def _kept(self, name: str, where: str, row: Row) -> Any:

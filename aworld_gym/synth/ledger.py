@@ -85,7 +85,7 @@ class Lines:
         for number, line in enumerate(whole.split(b"\n") if whole else (), 1):
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"{self.path}, line {number} is not valid JSON: {error}") from error
             if not isinstance(row, dict):
                 raise ConfigError(f"{self.path}, line {number} must be an object, got {type(row).__name__}")

@@ -103,7 +103,7 @@ def _lines(file: Path) -> list[dict[str, Any]]:
             line = json.loads(text)
             if not isinstance(line, dict):
                 raise ValueError(f"expected an object, got {type(line).__name__}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(texts):
                 log.warning("%s: the last line is torn (%d bytes) and is left out", file, len(text))
                 break

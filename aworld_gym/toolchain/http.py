@@ -228,7 +228,7 @@ def _wrong(request: Any, response: Any) -> str | None:
         return f"answered with {kind!r}, not with JSON or events: {_excerpt(response.text)}"
     try:
         body = json.loads(response.content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return f"answered with broken JSON ({error}): {_excerpt(response.text)}"
     if not isinstance(body, dict) or not ({"result", "error"} & body.keys()) or str(body.get("id")) != str(number):
         return f"answered with JSON that is no answer to this request: {_excerpt(response.text)}"

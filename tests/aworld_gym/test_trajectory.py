@@ -59,10 +59,11 @@ def test_a_torn_line_longer_than_a_block_is_cut_off_whole(tmp_path):
     assert path.read_bytes() == sound
 
 
-def test_a_broken_line_in_the_middle_is_an_error_that_names_it(tmp_path):
+@pytest.mark.parametrize("line", [b'{"env_id": 3', b"[" * 100_000, b"5"], ids=["cut", "deep", "number"])
+def test_a_broken_line_in_the_middle_is_an_error_that_names_it(line, tmp_path):
     path = tmp_path / "a.jsonl"
     append(path, episode(1))
-    path.write_bytes(path.read_bytes() + b'{"env_id": 3\n' + path.read_bytes())
+    path.write_bytes(path.read_bytes() + line + b"\n" + path.read_bytes())
     with pytest.raises(ConfigError, match=r"a\.jsonl:2 is not an episode record"):
         list(read_jsonl(path))
     with pytest.raises(ConfigError, match="no episodes file at"):
