@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -41,7 +42,16 @@ def container(file: BinaryIO, path: str) -> Iterator[zipfile.ZipFile]:
             if any(info.flag_bits & 1 for info in infos):
                 raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
             yield archive
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        NotImplementedError,
+        EOFError,
+        ValueError,
+        OSError,
+    ) as error:
+        # OSError: what bz2 says of broken data
         raise ToolFault(f"{quoted(path)} is damaged or not what its name says: {clip(str(error), 80)}") from None
 
 

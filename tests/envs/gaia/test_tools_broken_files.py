@@ -93,3 +93,19 @@ async def test_parts_in_an_encoding_that_cannot_be_are_refused(tmp_path, ext, en
             for reader in ("read_document", "read_table"):
                 result = await call(reader, path=f"a.{ext}")
                 assert "unexpectedly" not in result.text, (name, reader, result.text)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+async def test_broken_data_of_every_compression_is_refused(tmp_path, method):
+    whole = zipfile.ZipFile(io.BytesIO(render("a.xlsx", CONTENTS["xlsx"])))
+    async with served(tmp_path) as call:
+        for ext, reader in (("zip", "unpack_archive"), ("xlsx", "read_table"), ("docx", "read_document")):
+            with zipfile.ZipFile(tmp_path / f"a.{ext}", "w", method) as archive:
+                for part in whole.namelist():
+                    archive.writestr(part, whole.read(part) * 3)
+            data = bytearray((tmp_path / f"a.{ext}").read_bytes())
+            for info in zipfile.ZipFile(tmp_path / f"a.{ext}").infolist():
+                start = info.header_offset + 30 + len(info.filename)
+                data[start : start + 24] = b"\xa5" * 24
+            (tmp_path / f"a.{ext}").write_bytes(data)
+            assert "unexpectedly" not in await call.refused(reader, path=f"a.{ext}")
