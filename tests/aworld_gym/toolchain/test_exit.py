@@ -47,7 +47,7 @@ def test_a_program_is_killed(number):
         process.send_signal(number)
         try:
             process.wait(timeout=25)
-        except subprocess.TimeoutExpired:  # Python loses an interrupt that it raises in a destructor; people press again
+        except subprocess.TimeoutExpired:  # Python loses one that it raises in a destructor; people press again
             process.send_signal(number)
             process.wait(timeout=60)
         assert all(gone(pid) for pid in [*said["pids"], *json.loads(said["text"])])
