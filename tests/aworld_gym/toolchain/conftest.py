@@ -13,6 +13,7 @@ from aworld_gym.toolchain import close_idle, loop, stats
 def no_leaks(monkeypatch):
     """Every test leaves all sessions closed and no process behind."""
     monkeypatch.syspath_prepend(str(SERVERS))
+    loop.run(close_idle(), timeout=60)  # what earlier tests have left to linger is not this one's
     before = open_counts(), living_children()
     yield
     loop.run(close_idle(), timeout=60)
