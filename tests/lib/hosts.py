@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import waits
 from tool_servers import SERVERS
 
 from aworld_gym.host import HostSettings, credentials, mint
@@ -80,19 +81,13 @@ def host_process(*args: str, log: Path, **env: str) -> Iterator[Running]:
             env=environ,
         )
     try:
-        line = process.stdout.readline()
+        line = waits.first_line(process)
         assert line, f"the host did not start:\n{log.read_text()}"
         told = json.loads(line)
         assert set(told) == {"ip", "port", "token"}, told
         yield Running(f"http://{told['ip']}:{told['port']}/mcp", told["token"], process=process, log=log)
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
+        waits.end(process)
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psutil
+import waits
 
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.types import Limits
@@ -78,13 +79,12 @@ def http_server(*args: str, port: int = 0):
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
     try:
-        line = process.stdout.readline()
+        line = waits.first_line(process)
         if not line:
-            raise RuntimeError(f"{args} did not start: exit status {process.wait()}")
+            raise RuntimeError(f"{args} did not start: exit status {process.wait(20)}")
         yield int(line), process
     finally:
-        process.kill()
-        process.wait()
+        waits.kill(process)
         process.stdout.close()
 
 

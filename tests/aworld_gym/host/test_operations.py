@@ -8,11 +8,11 @@ import socket
 import subprocess
 import sys
 import time
-from threading import Thread
 
 import gymnasium as gym
 import httpx2
 import pytest
+import waits
 from cli_process import only_json, process
 from hosts import BASIC, SECRET, host_here, host_process, quick_config, session_at
 
@@ -82,8 +82,9 @@ def test_sigterm_loses_no_call_and_takes_no_further_session(tmp_path):
                 call = asyncio.create_task(session.call("1", "sleep", {"seconds": 1.5}))
                 await asyncio.sleep(0.3)
                 one.process.terminate()
-                while get(one, "/ready").status_code != 503:
-                    await asyncio.sleep(0.02)
+                async with asyncio.timeout(20):
+                    while get(one, "/ready").status_code != 503:
+                        await asyncio.sleep(0.02)
                 with pytest.raises(InfraError, match="about to stop"):
                     async with session_at(one, open_timeout_s=0.5):
                         pass
@@ -118,7 +119,7 @@ def test_a_host_that_drains_for_too_long_is_ended_by_a_second_signal(tmp_path):
 def play():
     """Episodes with the hosts at ``urls``, each of ten calls, an answer in words at the end."""
 
-    def play(urls, token, meanwhile, episodes=12, concurrency=6):
+    def play(urls, token, beside, episodes=12, concurrency=6):
         def act(messages, tools):
             done = sum(message["role"] == "tool" for message in messages)
             if done >= 10:
@@ -136,19 +137,15 @@ def play():
             tasks = [Task(f"t{k}", "What?", answer="7") for k in range(episodes)]
             return ToolEnv({"mcpServers": {"it": entry}}, tasks, limits={"open_timeout_s": 40.0}, submit_tool=None)
 
-        other = Thread(target=meanwhile)
-        other.start()
-        done = rollout(make, act, episodes=episodes, concurrency=concurrency, retries=3)
-        other.join()
-        return done
+        with waits.meanwhile(beside):
+            return rollout(make, act, episodes=episodes, concurrency=concurrency, retries=3)
 
     return play
 
 
 def in_use(running, sessions):
     """Wait until a host has so many sessions, and a moment more."""
-    while get(running, "/ready").json()["sessions"] < sessions:
-        time.sleep(0.05)
+    waits.until(lambda: get(running, "/ready").json()["sessions"] >= sessions, what=f"{sessions} sessions")
     time.sleep(0.2)
 
 
@@ -158,15 +155,8 @@ def started_again(config, port, log):
     command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", config, "--port", port]
     with log.open("a") as err:
         process = subprocess.Popen(command, env=environ, stderr=err, stdout=subprocess.PIPE)
-    assert process.stdout.readline()
+    assert waits.first_line(process)
     return process
-
-
-def ended(process):
-    """End a process, and wait for it."""
-    process.terminate()
-    process.wait(20)
-    process.stdout.close()
 
 
 @pytest.mark.slow
@@ -188,7 +178,8 @@ def test_a_rolling_restart_costs_no_episode(tmp_path, play):
         try:
             episodes = play([one.url, two.url], mint(SECRET, ["mcp"], 300), restart, episodes=24)
         finally:
-            ended(one.made["again"])
+            if "again" in one.made:
+                waits.end(one.made["again"])
         assert [(e.score, e.attempt) for e in episodes] == [(1.0, 0)] * 24
         opened = [text.read_text().count('"session opened"') for text in logs]
         assert sum(opened) >= 24 and all(opened)
@@ -202,15 +193,15 @@ def test_a_host_that_is_killed_and_comes_back_costs_attempts_and_no_score(tmp_pa
 
         def kill():
             in_use(one, 16)
-            one.process.kill()
-            one.process.wait()
+            waits.kill(one.process)
             one.made["again"] = started_again(config, port, tmp_path / "two")
 
         began = time.monotonic()
         try:
             episodes = play([one.url], mint(SECRET, ["mcp"], 300), kill, episodes=64, concurrency=16)
         finally:
-            ended(one.made["again"])
+            if "again" in one.made:
+                waits.end(one.made["again"])
     failed = [e for e in episodes if not e.valid]
     assert failed and all(e.score is None and e.outcome == "infra_failure" for e in failed)
     assert {e.error_kind for e in failed} <= {"host_unreachable", "session_lost"}

@@ -9,6 +9,7 @@ import time
 
 import httpx2
 import pytest
+import waits
 from hosts import host_here, session_at
 from tool_servers import on_loop
 
@@ -170,7 +171,7 @@ def test_a_client_that_is_killed_frees_its_slot_within_seconds():
     def start(running):
         code = CLIENT.format(path=sys.path, url=running.url, token=running.token)
         client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert client.stdout.readline() == "2\n"
+        assert waits.first_line(client) == "2\n"
         return client
 
     async def freed(running):
@@ -180,8 +181,7 @@ def test_a_client_that_is_killed_frees_its_slot_within_seconds():
 
     with host_here(absence_s=1.0, max_sessions=1) as running:
         client = start(running)
-        client.kill()
-        client.wait()
+        waits.kill(client)
         client.stdout.close()
         assert loop.run(freed(running)) < 4.0  # a call was under way
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import waits
 from tool_servers import REPOSITORY, SERVERS, gone, one, raw
 
 
@@ -22,12 +23,12 @@ def program(how: str, config: dict, *call: str):
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
-        line = process.stdout.readline()
-        assert line, process.communicate()[1]
+        line = waits.first_line(process)
+        assert line, process.communicate(timeout=20)[1]
         yield process, json.loads(line)
     finally:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,7 @@ def test_a_program_is_killed(number):
 
 def test_a_killed_program_leaves_its_workspace_to_the_next_one_to_delete():
     with program("wait", one(raw())) as (process, said):
-        process.kill()
-        process.wait()
+        waits.kill(process)
         workspace = Path(said["workspace"])
         assert workspace.exists()
         with program("return", one(raw())) as (second, said):
@@ -67,10 +67,9 @@ def test_a_killed_program_leaves_its_workspace_to_the_next_one_to_delete():
 
 def test_a_forked_child_does_not_keep_the_servers_alive():
     with program("fork", one(raw("stubborn")), "children") as (process, said):
-        child = json.loads(process.stdout.readline())["child"]
+        child = json.loads(waits.first_line(process))["child"]
         try:
-            process.kill()
-            process.wait()
+            waits.kill(process)
             assert all(gone(pid) for pid in [*said["pids"], *json.loads(said["text"])])
             os.kill(child, 0)  # it lives, and the servers do not
         finally:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import pytest
+import waits
 from tool_servers import REPOSITORY, SERVERS, gone, session_of
 
 from aworld_gym.toolchain import Toolchain, loop
@@ -144,11 +145,12 @@ def test_a_foreign_server_over_http():
     command = [str(NODE / "mcp-server-everything"), "streamableHttp"]
     server = subprocess.Popen(command, env={**os.environ, "PORT": str(port)}, stderr=subprocess.PIPE, text=True)
     try:
-        assert any("listening" in line.lower() for line in iter(server.stderr.readline, ""))
+        with waits.killed_after(server, 60):
+            assert any("listening" in line.lower() for line in iter(server.stderr.readline, ""))
         loop.run(check(port), timeout=60)
     finally:
         server.kill()
-        server.communicate()
+        server.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("how", ["return", "raise", "killed"])
@@ -159,8 +161,8 @@ def test_nothing_is_left_of_foreign_servers(how):
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
-        line = process.stdout.readline()
-        assert line, process.communicate()[1]
+        line = waits.first_line(process)
+        assert line, process.communicate(timeout=20)[1]
         said = json.loads(line)
         assert said["text"] == "Echo: hi"
         assert len(said["pids"]) > 2 * len(servers)  # supervisors, servers, and what npx started
@@ -170,4 +172,4 @@ def test_nothing_is_left_of_foreign_servers(how):
         assert all(gone(pid) for pid in said["pids"])
     finally:
         process.kill()
-        process.communicate()
+        process.communicate(timeout=60)

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+import waits
 from tool_servers import basic, one, raw
 
 from aworld_gym.toolchain import Toolchain, close_idle, loop, stats
@@ -103,7 +104,7 @@ def test_many_threads_at_once():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(30)
     assert sorted(results) == list(range(20))
     assert time.monotonic() - started < 2.0
 
@@ -125,10 +126,14 @@ def in_fork(function, *args):
     process = context.Process(target=child)
     process.start()
     theirs.close()
-    assert ours.poll(60), "the child hangs"
-    result = ours.recv()
-    process.join(20)
-    assert process.exitcode == 0
+    try:
+        assert ours.poll(60), "the child hangs"
+        result = ours.recv()
+        process.join(20)
+        assert process.exitcode == 0
+    finally:
+        process.kill()  # or this process would wait for it at its own end
+        process.join(20)
     if isinstance(result, BaseException):
         raise result
     return result
@@ -191,7 +196,7 @@ def test_a_forked_child_that_leaves_the_session_alone_harms_nothing():
 
             atexit._run_exitfuncs()
             os._exit(0)
-    os.waitpid(pid, 0)
+    waits.for_child(pid)
     assert loop.run(session.call("c", "echo", {"text": "still here"})).text == "still here"
     loop.run(session.aclose())
     loop.run(toolchain.aclose())

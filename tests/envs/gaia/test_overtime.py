@@ -24,8 +24,9 @@ def short(monkeypatch):
 
 
 def spin(until=lambda: False):
+    deadline = time.monotonic() + 60  # a thread that nothing ends would keep the whole run from ending
     while not until():
-        pass
+        assert time.monotonic() < deadline, "nothing has ended it"
 
 
 async def in_thread(watch, function):
