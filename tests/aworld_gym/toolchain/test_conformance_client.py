@@ -1,0 +1,55 @@
+"""Our client passes the client scenarios of MCP's own conformance suite (``@modelcontextprotocol/conformance``)."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from interop_programs import REPOSITORY, SCRIPTS, conformance
+
+from aworld_gym.toolchain import compat
+
+TRANSPORTS = {
+    # how our client speaks HTTP: what is added to its `mcpServers` entry, and to its environment
+    "sdk": ({}, {}),
+}
+SCENARIOS = {
+    # scenario and protocol version: checks that must have been made, and have succeeded
+    ("initialize", "2025-11-25"): ["mcp-client-initialization"],
+    ("tools_call", "2025-11-25"): ["tool-add-numbers", "wire-schema-valid"],
+    ("tools_call", "2026-07-28"): ["tool-add-numbers", "wire-schema-valid"],
+    ("sse-retry", "2025-11-25"): [
+        "client-sse-graceful-reconnect",
+        "client-sse-retry-timing",
+        "client-sse-last-event-id",
+    ],
+    ("json-schema-2020-12-preservation", "2025-11-25"): [
+        f"json-schema-2020-12-client-{part}-preserved" for part in ("$schema", "$defs", "additionalProperties")
+    ],
+    ("json-schema-ref-no-deref", "2026-07-28"): ["sep-2106-no-network-ref-deref"],
+}
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(("scenario", "version"), SCENARIOS)
+def test_scenario(scenario, version, transport, tmp_path):
+    if version >= "2026" and not compat.api().v2:
+        pytest.skip("mcp 1.x does not speak the protocol of 2026")
+    entry, env = TRANSPORTS[transport]
+    verdict = conformance(
+        "client",
+        scenario,
+        ["--spec-version", version, "--command", f"{sys.executable} {SCRIPTS / 'conformance_client.py'}"],
+        tmp_path,
+        **{"PYTHONPATH": str(REPOSITORY), "CONFORMANCE_ENTRY": json.dumps(entry), **env},
+    )
+    verdict.check(*SCENARIOS[scenario, version])
+
+
+def test_a_client_that_fails_a_scenario_is_found_out(tmp_path):
+    """The verdict is the suite's: a client that does nothing does not pass."""
+    verdict = conformance("client", "tools_call", ["--command", "true"], tmp_path)
+    assert not verdict.passed
+    with pytest.raises(AssertionError, match="tool-add-numbers"):
+        verdict.check("tool-add-numbers")
