@@ -50,6 +50,7 @@ INFRA_KINDS = (
     "tools_unavailable",  # the tool list is empty or could not be read
     "host_unreachable",
     "host_refused",  # 401, 403, 503
+    "worker_lost",  # the process, or the machine, that played the episode
     "env_failed",  # anything else in env or task set-up
 )
 """Kinds of infrastructure failures."""

@@ -1,58 +1,41 @@
 """Independent asynchronous episodes: many at once, none waiting for another.
 
-Each of ``concurrency`` workers keeps one env and plays one episode after another in it. An episode that an
-infrastructure failure spoiled is recorded as such and played again, in a fresh env, under the next attempt number.
-Whatever ends the rollout (the last episode, an error, a cancellation, an interrupt), every env is closed, and every
-finished episode has been written to the journal and handed over.
+Each of ``concurrency`` workers plays one episode after another. An episode that an infrastructure failure spoiled is
+recorded as such and played again, in a fresh env, under the next attempt number. Whatever ends the rollout (the last
+episode, an error, a cancellation, an interrupt), every env is closed, and every finished episode has been written to
+the journal and handed over.
 
-What one episode is stands in :mod:`aworld_gym.play`; this module knows no model and no trainer, and computes no
-metrics.
+Here is what a user calls; how and where episodes are run stands in :mod:`aworld_gym.engines`, and what one episode is
+in :mod:`aworld_gym.play`. Neither knows a model or a trainer, or computes metrics.
 """
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import logging
 import os
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from functools import partial
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from aworld_gym import aio
 from aworld_gym.branch import Prefix
-from aworld_gym.errors import ConfigError, InfraError, PolicyError, describe, did_you_mean
-from aworld_gym.identity import check_same_run
-from aworld_gym.making import check_tool_env, make_tool_env
+from aworld_gym.engines.base import PolicyLike
+from aworld_gym.engines.envs import EnvLike, maker
+from aworld_gym.engines.local import LocalEngine
+from aworld_gym.errors import ConfigError, PolicyError, did_you_mean
 from aworld_gym.manifests import Manifest, find
-from aworld_gym.play import Item, failed, play
-from aworld_gym.policies import Policy, PolicyFunction, as_policy
+from aworld_gym.play import Item
 from aworld_gym.progress import EpisodeProgress
-from aworld_gym.tape import Tape, attach
+from aworld_gym.tape import Tape
 from aworld_gym.toolchain import loop
-from aworld_gym.trajectory import Journal, Resume
-from aworld_gym.types import Episode, Outcome
+from aworld_gym.trajectory import Journal
+from aworld_gym.types import Episode
 
 __all__ = ["EnvLike", "Item", "arollout", "branch", "fork_items", "iterate", "make_items", "rollout"]
 
-log = logging.getLogger(__name__)
-
-EnvLike = str | EnvSpec | gym.Env | Callable[[], gym.Env]
-"""An env id, a spec, an env made by ``gym.make`` (its spec is rebuilt), or a function that makes an env."""
-
-PolicyLike = Policy | PolicyFunction
-"""A policy, or a plain function ``(messages so far, tools) -> assistant message``, synchronous or asynchronous."""
-
 DEFAULT_EPISODES = 50
-CLOSE_TIMEOUT_S = 60.0
-"""Seconds an env may take to close before it is given up, with a warning."""
-RETRY_WAIT_S, RETRY_WAIT_MAX_S = 0.25, 10.0
-"""Seconds before the first retry of an episode (doubled for each further one), and at most."""
 
 
 def make_items(episodes: int, *, seed: int = 0, group_size: int = 1) -> list[Item]:
@@ -233,7 +216,7 @@ async def arollout(
         ReplayError: the tape does not have a call that was made.
     """
     env, chosen, manifest = _choose(env, items, episodes, seed, group_size, manifest)
-    engine = _Engine(
+    engine = LocalEngine(
         env,
         policy,
         chosen,
@@ -266,7 +249,7 @@ def _iterate(
     options = dict(options)
     chosen = {name: options.pop(name, default) for name, default in _CHOICE.items()}
     env, items, manifest = _choose(env, **chosen)
-    engine = _Engine(env, policy, items, manifest=manifest, **options)
+    engine = LocalEngine(env, policy, items, manifest=manifest, **options)
     try:
         loop.run(engine.start())
         with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
@@ -297,7 +280,7 @@ def _choose(
         raise ConfigError(f"give either {' or '.join(both)}, not both{why}")
     if manifest is not None:
         if isinstance(env, gym.Env):
-            _maker(env)  # says what to do about one without a spec
+            maker(env)  # says what to do about one without a spec
         named = _spec(env) if isinstance(env, str) else env.spec if isinstance(env, gym.Env) else env
         manifest = find(named, manifest)
         env = manifest.applied(named) if isinstance(named, EnvSpec) else env
@@ -313,198 +296,3 @@ def _spec(env_id: str) -> EnvSpec:
         return gym.spec(env_id)
     except gym.error.Error as error:
         raise ConfigError(f"no env {env_id!r}: {error}") from error
-
-
-class _Engine:
-    """Workers over a queue of items. All methods run on the package's loop."""
-
-    def __init__(
-        self,
-        env: EnvLike,
-        policy: PolicyLike,
-        items: Sequence[Item],
-        *,
-        manifest: Manifest | None = None,
-        concurrency: int = 16,
-        retries: int = 1,
-        deadline_s: float | None = None,
-        journal: str | os.PathLike[str] | Journal | None = None,
-        resume: bool = False,
-        on_episode: Callable[[Episode], None] | None = None,
-        tape: Tape | None = None,
-    ):
-        for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(f"{name} must be a whole number of at least {least}, got {value!r}")
-        if deadline_s is not None and not deadline_s > 0:
-            raise ConfigError(f"deadline_s must be positive, got {deadline_s!r}")
-        if resume and journal is None:
-            raise ConfigError("resume=True needs the journal to resume from")
-        self._env_id, self._make = _maker(env)
-        self._policy, self._items, self._manifest = as_policy(policy), items, manifest
-        self._concurrency, self._retries, self._deadline_s = concurrency, retries, deadline_s
-        self.total = len(items)
-        self._place, self._resume, self._on_episode = journal, resume, on_episode
-        self._tape = tape
-        self._journal: Journal | None = None
-        self._todo: deque[tuple[Item, int]] = deque()
-        self._spare: gym.Env | None = None
-        self._queue: asyncio.Queue[tuple[int, Episode] | None] = asyncio.Queue()
-        self._task: asyncio.Task[None] | None = None
-        self._making = asyncio.Lock()
-        self._said: set[str] = set()
-
-    async def start(self) -> None:
-        """Open the journal, hand over what it already has, and start the workers."""
-        done = self._open_journal()
-        for item in self._items:
-            fork = None if item.prefix is None else item.group_id
-            records = done.records(item.seed, item.sample, item.task_id, fork)
-            for episode in records:
-                self._queue.put_nowait((item.index, episode))
-            if not any(episode.valid for episode in records):
-                self._todo.append((item, done.next_attempt(item.seed, item.sample, item.task_id, fork)))
-        if done.episodes and self._journal is not None:
-            self._spare = await self._made()
-            listed = None if self._manifest is None else self._manifest.hash
-            where = str(self._journal.path)
-            check_same_run(done.episodes, self._spare, self._policy, where=where, also=self._env_id, manifest=listed)
-        if self._manifest is not None:
-            await self._check(self._manifest)
-        self._task = asyncio.create_task(self._work(), name="aworld-gym-rollout")
-
-    async def next(self) -> tuple[int, Episode] | None:
-        """The next finished episode; None after the last. Raises what ended the rollout, after what had finished."""
-        pair = await self._queue.get()
-        if pair is None and self._task is not None:
-            await self._task
-        return pair
-
-    async def aclose(self) -> None:
-        """Stop what runs and close everything; idempotent, and complete even where the caller is cancelled."""
-        await asyncio.shield(asyncio.create_task(self._aclose()))
-
-    async def _aclose(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
-            if not task.cancelled():
-                task.exception()  # it was raised by next(), or the consumer left before it could be
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            await _close(spare)
-        close_policy = getattr(self._policy, "aclose", None)
-        try:
-            if close_policy is not None:
-                await close_policy()
-        finally:
-            if self._journal is not None and self._journal is not self._place:
-                self._journal.close()
-
-    async def _check(self, manifest: Manifest) -> None:
-        """All tasks, before anything is spent on the first. Task by task, so that an interrupt is not kept waiting."""
-        self._spare = self._spare or await self._made()
-        checked = manifest.check(self._spare.get_wrapper_attr("tasks"))
-        while await asyncio.to_thread(next, checked, None) is not None:
-            pass
-
-    def _open_journal(self) -> Resume:
-        if self._place is None:
-            return Resume()
-        # Opened before it is read: that takes the lock and mends a torn end.
-        self._journal = self._place if isinstance(self._place, Journal) else Journal(self._place)
-        if self._resume:
-            return Resume.of(self._journal.path)
-        if self._journal is not self._place and self._journal.path.stat().st_size:
-            raise ConfigError(f"{self._journal.path} already has episodes; resume that run, or write to another place")
-        return Resume()
-
-    async def _work(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._concurrency, len(self._todo))):
-                    group.create_task(self._worker())
-        except BaseExceptionGroup as failures:
-            # Workers that fail together fail of one cause; the group is kept as its context.
-            raise failures.exceptions[0] from failures.exceptions[0].__cause__
-        finally:
-            self._queue.put_nowait(None)
-
-    async def _worker(self) -> None:
-        env, self._spare = self._spare, None
-        try:
-            while self._todo:
-                item, first = self._todo.popleft()
-                for attempt in range(first, first + self._retries + 1):
-                    if attempt > first:
-                        await asyncio.sleep(min(RETRY_WAIT_S * 2 ** (attempt - first - 1), RETRY_WAIT_MAX_S))
-                    try:
-                        env = env if env is not None else await self._made()
-                    except InfraError as error:
-                        episode = failed(self._env_id, self._policy, item, error, attempt=attempt)
-                    else:
-                        episode = await play(env, self._policy, item, attempt=attempt, deadline_s=self._deadline_s)
-                    self._finish(item, episode)
-                    # An env that failed, or was cut off in the middle of something, plays no further episode.
-                    if env is not None and (not episode.valid or episode.outcome is Outcome.TIMEOUT):
-                        spoiled, env = env, None
-                        await _close(spoiled)
-                    if episode.valid:
-                        break
-        finally:
-            if env is not None:
-                await _close(env)
-
-    def _finish(self, item: Item, episode: Episode) -> None:
-        if self._journal is not None:
-            self._journal.append(episode)
-        self._queue.put_nowait((item.index, episode))
-        if episode.error is not None:
-            # What spoils one episode often spoils all of them: it is said aloud once.
-            level = logging.INFO if episode.error in self._said else logging.WARNING
-            self._said.add(episode.error)
-            log.log(level, "seed %s, sample %d, attempt %d: %s", item.seed, item.sample, episode.attempt, episode.error)
-        if self._on_episode is not None:
-            self._on_episode(episode)
-
-    async def _made(self) -> gym.Env:
-        # In a thread, because the first one imports much; one at a time, because factories need not be thread-safe.
-        async with self._making:
-            making = asyncio.ensure_future(asyncio.to_thread(self._make))
-            try:
-                env = await asyncio.shield(making)
-                return env if self._tape is None else attach(env, self._tape)
-            except asyncio.CancelledError:
-                await asyncio.wait((making,))
-                if making.exception() is None:
-                    await _close(making.result())
-                raise
-
-
-def _maker(env: EnvLike) -> tuple[str, Callable[[], gym.Env]]:
-    """The env's id, and a function that makes a fresh one."""
-    if isinstance(env, gym.Env):
-        if env.spec is None:
-            raise ConfigError(
-                "an env that was not made by gym.make has no spec to rebuild it from; "
-                "pass a function that makes the env, or register it and pass its id"
-            )
-        return env.spec.id, partial(make_tool_env, env.spec)
-    if isinstance(env, EnvSpec):
-        return env.id, partial(make_tool_env, env)
-    if isinstance(env, str):
-        return env, partial(make_tool_env, env)
-    if callable(env):
-        name = getattr(env, "__name__", type(env).__name__)
-        return name, lambda: check_tool_env(env(), name)
-    raise ConfigError(f"expected an env id, a spec, an env or a function that makes one, got {type(env).__name__}")
-
-
-async def _close(env: gym.Env) -> None:
-    """Close an env. A failure to close cannot undo what was measured, so it is logged and not raised."""
-    try:
-        async with asyncio.timeout(CLOSE_TIMEOUT_S):
-            await aio.aclose(env)
-    except Exception as error:
-        log.warning("an env did not close cleanly: %s", describe(error), exc_info=error)
