@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from aworld_gym.errors import InfraError, describe
-from aworld_gym.toolchain import compat
+from aworld_gym.errors import InfraError
 
 if TYPE_CHECKING:
     from aworld_gym.toolchain.config import ServerConfig
@@ -136,45 +135,29 @@ class Link:
             raise failures.exceptions[0] from None
 
     async def _put(self, path: Path, name: str) -> None:
-        httpx = compat.api().httpx
         async with self._uploads:
             content = await asyncio.to_thread(path.read_bytes)
             for left in reversed(range(_TRIES)):
-                request = self._client.build_request(
-                    "PUT", self._files + quote(name), headers=self._headers(), content=content
-                )
                 try:
-                    response = await self._client.plainly(request)
+                    status, said = await self._client.put(self._files + quote(name), content)
                     break
-                except httpx.TransportError as error:
+                except InfraError as error:
                     if not left:
-                        text = f"the file {name!r} could not be sent: {describe(error)}"
+                        text = f"the file {name!r} could not be sent: {error.args[0]}"
                         raise InfraError("host_unreachable", text, server=self._config.name) from error
                     await asyncio.sleep(_jitter.uniform(0.1, 1.0))
-        if response.status_code >= 400:
-            kind = "session_lost" if response.status_code == 404 else "host_refused"
-            text = f"the file {name!r} was refused with {response.status_code}: {response.text[:500]}"
+        if status >= 400:
+            kind = "session_lost" if status == 404 else "host_refused"
+            text = f"the file {name!r} was refused with {status}: {said[:500]}"
             raise InfraError(kind, text, server=self._config.name)
 
     async def _be_present(self, report: Callable[[InfraError], None]) -> None:
-        httpx = compat.api().httpx
         while True:
-            headers = self._headers() | {"accept": "text/event-stream"}
-            request = self._client.build_request("GET", self._config.url, headers=headers)
             try:
-                response = await self._client.plainly(request, stream=True)
-                try:
-                    if response.status_code == 404:
-                        text = f"{self._config.url} has no such session any more"
-                        report(InfraError("session_lost", text, server=self._config.name, delivered=False))
-                        return
-                    async for _ in response.aiter_raw():
-                        pass
-                finally:
-                    await response.aclose()
-            except httpx.TransportError as error:
-                logger.debug("the stream to %s broke: %s", self._config.url, describe(error))
+                if await self._client.hold() == 404:
+                    text = f"{self._config.url} has no such session any more"
+                    report(InfraError("session_lost", text, server=self._config.name, delivered=False))
+                    return
+            except InfraError as error:
+                logger.debug("the stream to %s broke: %s", self._config.url, error)
             await asyncio.sleep(_jitter.uniform(0.2, 1.0))
-
-    def _headers(self) -> dict[str, str]:
-        return {"mcp-session-id": self._client.session_id}

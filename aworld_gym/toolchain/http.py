@@ -17,12 +17,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aworld_gym.errors import InfraError, describe
-from aworld_gym.toolchain import compat, messages
+from aworld_gym.toolchain import compat, messages, replies
 from aworld_gym.toolchain.jsontext import mended
 
-_BODY_CHARS = 500
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
-_LONGEST_WAIT_S = 60.0  # that a busy server can ask for
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 
 
@@ -42,6 +40,7 @@ def new_client(config: Any, report: Callable[[InfraError], None], greeting: Mapp
         timeout=httpx.Timeout(config.timeout, read=config.sse_read_timeout, pool=None),
         verify=_ssl_context(),
         server=config.name,
+        url=config.url,
         streamable=config.kind in ("http", "host"),
         report=report,
         greeting=greeting,
@@ -114,6 +113,7 @@ def _client_class() -> Any:
             self,
             *,
             server: str,
+            url: str,
             streamable: bool,
             report: Callable[[InfraError], None],
             greeting: Mapping[str, Any] | None,
@@ -121,11 +121,40 @@ def _client_class() -> Any:
         ):
             super().__init__(**kwargs)
             self._server, self._streamable, self._report, self._greeting = server, streamable, report, greeting
+            self._url = url
             self.session_id: str | None = None
 
-        async def plainly(self, request: Any, **kwargs: Any) -> Any:
-            """``httpx``'s own ``send``, for requests that are not MCP."""
-            return await super().send(request, **kwargs)
+        async def put(self, url: str, content: bytes) -> tuple[int, str]:
+            """Bring ``content`` to ``url``; the status and body of the answer.
+
+            Raises:
+                InfraError: there was none.
+            """
+            request = self.build_request("PUT", url, headers={"mcp-session-id": self.session_id}, content=content)
+            try:
+                response = await super().send(request)
+            except httpx.TransportError as error:
+                raise self._error("host_unreachable", describe(error)) from error
+            return response.status_code, response.text
+
+        async def hold(self) -> int:
+            """Hold the session's stream of the server's own messages open until it ends; its status.
+
+            Raises:
+                InfraError: it broke.
+            """
+            headers = {"mcp-session-id": self.session_id, "accept": "text/event-stream"}
+            try:
+                response = await super().send(self.build_request("GET", self._url, headers=headers), stream=True)
+                try:
+                    async for _ in response.aiter_raw():
+                        pass
+                finally:
+                    await response.aclose()
+            except httpx.TransportError as error:
+                raise self._error("host_unreachable", describe(error)) from error
+            status: int = response.status_code
+            return status
 
         async def send(self, request: Any, **kwargs: Any) -> Any:
             if self._greeting is not None and self.session_id is None and request.method == "POST":
@@ -144,8 +173,9 @@ def _client_class() -> Any:
                 text = f"no answer from {_origin(request)}: {describe(error)}"
                 return self._answer(request, self._error("host_unreachable", text, delivered))
             if response.status_code >= 400:
-                refused = self._error(*_refusal(request, response), _retry_after(response))
-                return self._answer(request, refused, _rpc_code(response))
+                wait = replies.retry_after(response.status_code, response.headers.get("retry-after"))
+                refused = self._error(*_refusal(request, response), wait)
+                return self._answer(request, refused, replies.error_code(response.content))
             self.session_id = response.headers.get("mcp-session-id") or self.session_id
             if self._streamable and request.method == "POST" and response.status_code < 300:
                 response = _mended(request, response)
@@ -193,16 +223,6 @@ def _greeted(request: Any, greeting: Mapping[str, Any]) -> Any:
     )
 
 
-def _retry_after(response: Any) -> float | None:
-    """Seconds after which a busy server asks to be tried again (one that names none: one second)."""
-    if response.status_code not in (429, 503):
-        return None
-    try:
-        return min(max(float(response.headers.get("retry-after", 1.0)), 0.0), _LONGEST_WAIT_S)
-    except ValueError:  # a date, of a clock that may not be ours
-        return 1.0
-
-
 def _is(response: Any, kind: str) -> bool:
     return bool(response.headers.get("content-type", "").lower().startswith(kind))
 
@@ -221,28 +241,15 @@ def _wrong(request: Any, response: Any) -> str | None:
     number = _rpc_id(request)
     if number is None or _is(response, "text/event-stream"):
         return None
-    if response.status_code == 202 or not response.content.strip():
-        return f"answered {response.status_code} to a request, and nothing more"
-    if not _is(response, "application/json"):
-        kind = response.headers.get("content-type")
-        return f"answered with {kind!r}, not with JSON or events: {_excerpt(response.text)}"
     try:
-        body = json.loads(response.content)
-    except (ValueError, RecursionError) as error:
-        return f"answered with broken JSON ({error}): {_excerpt(response.text)}"
-    if not isinstance(body, dict) or not ({"result", "error"} & body.keys()) or str(body.get("id")) != str(number):
-        return f"answered with JSON that is no answer to this request: {_excerpt(response.text)}"
+        replies.answer(number, response.status_code, response.headers.get("content-type", ""), response.content)
+    except ValueError as error:
+        return str(error)
     return None
 
 
-def _excerpt(text: str) -> str:
-    text = text.strip()
-    return text if len(text) <= _BODY_CHARS else text[:_BODY_CHARS] + "…"
-
-
 def _origin(request: Any) -> str:
-    url = request.url
-    return f"{url.scheme}://{url.netloc.decode().rpartition('@')[2]}{url.path}"  # a query may hold a key
+    return replies.origin(str(request.url))
 
 
 def _rpc_id(request: Any) -> Any:
@@ -256,31 +263,12 @@ def _rpc_error(request: Any, error: InfraError, code: int | None) -> bytes:
     return json.dumps(messages.refusal(_rpc_id(request), error, code)).encode()
 
 
-def _rpc_code(response: Any) -> int | None:
-    """The code of the JSON-RPC error in a refusal's body, if there is one."""
-    try:
-        code = response.json()["error"]["code"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return code if isinstance(code, int) else None
-
-
 def _refusal(request: Any, response: Any) -> tuple[str, str, bool | None]:
-    """What an HTTP status means: kind of failure, text with what the server said, and whether it was delivered."""
-    status, said = response.status_code, _excerpt(response.text)
-    text = f"{_origin(request)} answered {status} {response.reason_phrase}: {said or '(no body)'}"
-    in_session = "mcp-session-id" in request.headers
-    if status in (401, 403):
-        challenge = response.headers.get("www-authenticate")
-        text += f" (it asks for {challenge})" if challenge else ""
-        text += "; check the credentials in `headers`"
-        return "host_refused", text, False
-    if status in (429, 503):
-        return "host_refused", text, False
-    if in_session and (status == 404 or (status == 400 and "session" in said.lower())):
-        return "session_lost", text, False
-    if status in (502, 504):
-        return "host_unreachable", text, None
-    if status == 404:
-        text += "; check the path of `url` (most servers use /mcp)"
-    return "server_protocol", text, None
+    return replies.refusal(
+        _origin(request),
+        response.status_code,
+        response.reason_phrase,
+        response.text,
+        challenge=response.headers.get("www-authenticate"),
+        in_session="mcp-session-id" in request.headers,
+    )
