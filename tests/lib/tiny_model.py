@@ -74,10 +74,10 @@ def random_model(tok: PreTrainedTokenizerFast, seed: int = 0, **changes) -> Qwen
     return model
 
 
-def build(folder: Path, *, steps: int = 70, seed: int = 0) -> Path:
-    """Write a taught model and its tokenizer to ``folder``."""
+def build(folder: Path, *, steps: int = 70, seed: int = 0, **changes) -> Path:
+    """Write a taught model and its tokenizer to ``folder``; ``changes`` are of its shape."""
     tok = tokenizer()
-    codec, model = ChatCodec(tok), random_model(tok, seed)
+    codec, model = ChatCodec(tok), random_model(tok, seed, **changes)
     rng, optimizer = random.Random(seed), torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(steps):
         rows = [_ids(codec, rng) for _ in range(16)]

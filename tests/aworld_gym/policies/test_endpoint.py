@@ -276,4 +276,13 @@ def test_closing_waits_for_requests_of_others():
             return said
 
         assert asyncio.run(two_rollouts())["content"] == "ok"
-        assert policy._client is None
+        assert not policy._client.is_open
+
+
+def test_no_proxy_is_on_the_way_to_this_machine(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    (said,), _ = play(lambda body, number: completion({"content": "ok"}), retries=0)
+    assert said["content"] == "ok"
