@@ -91,7 +91,9 @@ train: .venv/.trl
 
 # Two files at a time; each worker is a process of its own, so what one leaks another does not count.
 JOBS ?= 2
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+# A worker that dies ends the run: started again, it would only die again of the same test.
+PYTEST_ARGS = -n $(JOBS) --dist loadfile --max-worker-restart 0
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test: .venv/.dev .interop/.done test-mcp1 test-verl test-swift
 	$(PYTEST)
@@ -106,7 +108,7 @@ test-trl: .venv/.dev
 	$(PYTEST) tests/adapters
 
 test-verl test-swift: test-%: .venv-%/.done
-	.venv-$*/bin/python -m pytest -n $(JOBS) --dist loadfile tests/adapters
+	.venv-$*/bin/python -m pytest $(PYTEST_ARGS) tests/adapters
 
 test-mcp1: .venv-mcp1/.done .interop/.done
 	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py tests/envs/gaia/test_server.py
