@@ -4,7 +4,7 @@ import signal
 
 
 def pytest_configure(config):
-    """Time-outs work, and interrupts for the tests that send one, in a run that was started in the background of a shell.
+    """Time-outs work, and interrupts for the tests that send one, in a run started in the background of a shell.
 
     Such a run inherits SIGINT ignored, and so would its children; a handler of Python's is reset in them.
     """
