@@ -360,8 +360,8 @@ class Connection:
     def _stream_ended(self) -> None:
         self.lost(InfraError("server_died", "its output has ended", server=self.config.name))
 
-    def _meaning(self, error: BaseException) -> InfraError | None:
-        """The infrastructure failure that an exception of a call stands for; None if the server answered."""
+    def _meaning(self, error: BaseException, *, of_call: bool = False) -> InfraError | None:
+        """The infrastructure failure that an exception of a request stands for; None if the server answered."""
         protocol = compat.protocol_error(error)
         if protocol is None:
             return InfraError("session_lost", describe(error), server=self.config.name)
@@ -371,12 +371,13 @@ class Connection:
             return known
         if code == compat.CONNECTION_CLOSED and (message == "Connection closed" or message.startswith("SSE stream")):
             return InfraError("session_lost", message, server=self.config.name)
-        if code in (-32700, -32600):
+        # a call is "invalid" also where its tool asked for what this client does not offer: a user, a model, roots
+        if code == -32700 or (code == -32600 and not of_call):
             return InfraError("server_protocol", f"it answered {code}: {message}", server=self.config.name)
         return None
 
     async def _call_failed(self, error: BaseException) -> dict[str, Any]:
-        failure = self._meaning(error)
+        failure = self._meaning(error, of_call=True)
         if failure is None:  # a JSON-RPC error is the server's way, if not the best, to refuse a call
             protocol = compat.protocol_error(error)
             assert protocol is not None
