@@ -132,14 +132,13 @@ async def test_a_call_that_was_given_up_before_it_began_does_not_begin():
 
 async def test_the_loop_lives_on_while_a_call_takes_too_long(tmp_path, monkeypatch):
     monkeypatch.setattr(calculator, "evaluate", lambda _: spin())
-    longest = 0.0
+    beats = 0
 
     async def beat():
-        nonlocal longest
+        nonlocal beats
         while True:
-            before = time.perf_counter()
             await asyncio.sleep(0.005)
-            longest = max(longest, time.perf_counter() - before)
+            beats += 1
 
     async with served(tmp_path) as session:
         pulse = asyncio.create_task(beat())
@@ -148,7 +147,7 @@ async def test_the_loop_lives_on_while_a_call_takes_too_long(tmp_path, monkeypat
         assert text.startswith("calculate was stopped: it took too long")
         monkeypatch.undo()
         assert await session.ok("calculate", expression="1+1") == "2"
-    assert longest < 0.5
+    assert beats >= 10  # not how long the longest took: on a busy machine anything may take long
 
 
 def stream(data: bytes) -> bytes:
