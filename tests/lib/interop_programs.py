@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -49,37 +49,70 @@ def run(command: Sequence[str | Path], timeout: float = RUN_S, **env: str) -> su
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the conformance suite found."""
+    """What the conformance suite found of one scenario."""
 
-    passed: bool
     checks: Mapping[str, set[str]]
     """The statuses of each check, by its id."""
+    said: str
+    """The checks as the suite wrote them, messages included."""
     report: str
+    ended_well: bool = True
+    """False where the client under test failed, whatever its checks say."""
+
+    @property
+    def wrong(self) -> dict[str, set[str]]:
+        """The checks that failed, or that were warned of."""
+        return {name: found for name, found in self.checks.items() if found & {"FAILURE", "WARNING"}}
 
     def check(self, *expected: str) -> None:
         """Nothing failed, nothing was warned of, and each of ``expected`` was tried and succeeded."""
-        wrong = {name: found for name, found in self.checks.items() if found & {"FAILURE", "WARNING"}}
-        missing = [name for name in expected if self.checks.get(name) != {"SUCCESS"}]
-        assert self.passed and not wrong and not missing, f"{wrong=} {missing=}\n{self.report}"
+        wrong, missing = self.wrong, [name for name in expected if self.checks.get(name) != {"SUCCESS"}]
+        assert self.ended_well and not wrong and not missing, f"{wrong=} {missing=}\n{self.report}"
 
 
-def conformance(role: str, scenario: str, options: Sequence[str], out: Path, **env: str) -> Verdict:
-    """Run one scenario of the conformance suite.
+def _suite(options: Sequence[str | Path], out: Path, node_options: Sequence[str | Path], env: Mapping[str, str]):
+    """Run the suite's program; the verdicts by the folders of its results, and how it ended."""
+    script = NPM / "@modelcontextprotocol/conformance/dist/index.js"
+    command = [node(), *node_options, script, *options, "--output-dir", out]
+    ended = run(command, **env)
+    report = "\n".join([shlex.join(map(str, command)), ended.stdout, ended.stderr])
+    verdicts = {}
+    for path in sorted(out.glob("*/checks.json")):
+        checks: dict[str, set[str]] = {}
+        for check in json.loads(path.read_text()):
+            checks.setdefault(check["id"], set()).add(check["status"])
+        texts = [text.read_text() for text in (path, *sorted(path.parent.glob("std*.txt")))]
+        verdicts[path.parent.name] = Verdict(checks, texts[0], "\n".join([report, *texts]))
+    return verdicts, Verdict({}, "", report, ended.returncode == 0)
+
+
+def conformance_client(scenario: str, options: Sequence[str], out: Path, **env: str) -> Verdict:
+    """Run one client scenario of the conformance suite.
 
     Args:
-        role: ``client`` or ``server``: what is tested.
         scenario: its name.
         options: further options.
         out: an empty directory, for the results.
         env: for the suite, and what it starts.
     """
-    script = NPM / "@modelcontextprotocol/conformance/dist/index.js"
-    command = [node(), script, role, "--scenario", scenario, "--output-dir", out, *options]
-    ended = run(command, **env)
-    checks: dict[str, set[str]] = {}
-    for path in out.glob("*/checks.json"):
-        for check in json.loads(path.read_text()):
-            checks.setdefault(check["id"], set()).add(check["status"])
-    texts = [path.read_text() for path in sorted(out.glob("*/std*.txt"))]
-    report = "\n".join([shlex.join(map(str, command)), ended.stdout, ended.stderr, *texts])
-    return Verdict(ended.returncode == 0, checks, report)
+    verdicts, ended = _suite(["client", "--scenario", scenario, *options], out, (), env)
+    return replace(next(iter(verdicts.values()), ended), ended_well=ended.ended_well)
+
+
+def conformance_server(url: str, version: str, token: str, out: Path) -> dict[str, Verdict]:
+    """Run all server scenarios of the conformance suite that a version of the protocol has.
+
+    Args:
+        url: the server's.
+        version: of the protocol, a date.
+        token: sent with every request, to which the suite has no option.
+        out: an empty directory, for the results.
+
+    Returns:
+        the verdicts, by the scenario's name.
+    """
+    options = ["server", "--url", url, "--suite", "all", "--spec-version", version]
+    verdicts, ended = _suite(options, out, ["--import", SCRIPTS / "with_token.mjs"], {"MCP_SERVER_TOKEN": token})
+    assert verdicts, ended.report
+    # folders are called server-<scenario>-<time>
+    return {re.sub(r"^server-|-\d{4}-\d\d-\d\dT.*$", "", name): verdict for name, verdict in verdicts.items()}

@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from interop_programs import REPOSITORY, SCRIPTS, conformance
+from interop_programs import REPOSITORY, SCRIPTS, conformance_client
 
 from aworld_gym.toolchain import compat
 
@@ -37,8 +37,7 @@ def test_scenario(scenario, version, transport, tmp_path):
     if version >= "2026" and not compat.api().v2:
         pytest.skip("mcp 1.x does not speak the protocol of 2026")
     entry, env = TRANSPORTS[transport]
-    verdict = conformance(
-        "client",
+    verdict = conformance_client(
         scenario,
         ["--spec-version", version, "--command", f"{sys.executable} {SCRIPTS / 'conformance_client.py'}"],
         tmp_path,
@@ -49,7 +48,7 @@ def test_scenario(scenario, version, transport, tmp_path):
 
 def test_a_client_that_fails_a_scenario_is_found_out(tmp_path):
     """The verdict is the suite's: a client that does nothing does not pass."""
-    verdict = conformance("client", "tools_call", ["--command", "true"], tmp_path)
-    assert not verdict.passed
+    verdict = conformance_client("tools_call", ["--command", "true"], tmp_path)
+    assert not verdict.ended_well
     with pytest.raises(AssertionError, match="tool-add-numbers"):
         verdict.check("tool-add-numbers")

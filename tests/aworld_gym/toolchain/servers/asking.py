@@ -1,4 +1,4 @@
-"""A server whose tools ask the client for what a program has not: a user, a model, roots. As somebody else writes it."""
+"""A server, as others write one, whose tools ask the client for what a program has not: a user, a model, roots."""
 
 from __future__ import annotations
 
