@@ -118,7 +118,7 @@ def _preload() -> None:
     import referencing  # noqa: F401
 
     if api().v2:
-        _tapped_dispatcher()
+        import mcp.shared.jsonrpc_dispatcher  # noqa: F401
 
 
 # -- client ---------------------------------------------------------------------------------------------------
@@ -148,12 +148,14 @@ class _Raws:
 
 
 @functools.cache
-def _tapped_dispatcher() -> Any:
-    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+def tapped(dispatcher: type[Any]) -> Any:
+    """A class of dispatchers (mcp 2.x) that give tool lists and tool results out raw: one odd tool must not cost all.
 
-    class Tapped(JSONRPCDispatcher):
-        """Gives tool lists and tool results out raw: one odd tool must not cost all of them."""
+    Args:
+        dispatcher: the class of which it is made.
+    """
 
+    class Tapped(dispatcher):
         tap = True
 
         async def send_raw_request(self, method: str, params: Any, opts: Any = None, **kwargs: Any) -> Any:
@@ -178,7 +180,16 @@ async def client_session(read: Any, write: Any) -> AsyncIterator[Any]:
             await session.initialize()
             yield session
         return
-    dispatcher = _tapped_dispatcher()(read, write)
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+    async with dispatched_session(tapped(JSONRPCDispatcher)(read, write)) as session:
+        yield session
+
+
+@asynccontextmanager
+async def dispatched_session(dispatcher: Any) -> AsyncIterator[Any]:
+    """The same over a dispatcher of a :func:`tapped` class (mcp 2.x)."""
+    mcp = api()
     async with mcp.ClientSession(dispatcher=dispatcher) as session:
         try:
             await session.initialize()

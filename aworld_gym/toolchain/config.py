@@ -30,9 +30,11 @@ EPISODE_FILE_VAR = "AWORLD_EPISODE_FILE"
 EPISODE_VARS = (WORKSPACE_VAR, EPISODE_FILE_VAR)
 """Filled for each session, in the arguments, environment and working directory of episode-scope stdio servers."""
 
+HTTP_CLIENTS = ("sdk", "lean")
+"""What can speak streamable HTTP: the SDK's own transport, or the one that costs less."""
 _STDIO_KEYS = ("command", "args", "env", "cwd")
-_HTTP_KEYS = ("url", "headers", "timeout", "sse_read_timeout")
-_HOST_KEYS = ("url", "headers", "timeout", "token", "toolchain", "servers")
+_HTTP_KEYS = ("url", "headers", "timeout", "sse_read_timeout", "http_client")
+_HOST_KEYS = ("url", "headers", "timeout", "token", "toolchain", "servers", "http_client")
 _PYTHON_KEYS = ("python", "kwargs")
 _COMMON_KEYS = ("type", "scope", "tools", "pool", "reset_tool", "disabled")
 _IGNORED_KEYS = ("description", "autoApprove", "alwaysAllow", "icon", "name")  # other clients' own
@@ -71,6 +73,8 @@ class ServerConfig:
     """Seconds to connect and to write one HTTP request."""
     sse_read_timeout: float = 300.0
     """Seconds without a byte after which an HTTP response is given up."""
+    http_client: str = ""
+    """``sdk`` (the SDK's own transport), ``lean`` (:mod:`aworld_gym.toolchain.lean`), or empty: the default."""
     factory: str | Callable[..., Any] = ""
     """``pkg.module:function`` (or the function): ``(EpisodeContext, **kwargs) -> MCP server object``."""
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -208,6 +212,8 @@ class _Entry:
             values |= {"timeout": self.seconds("timeout")} if "timeout" in self.entry else {}
         else:
             values |= {"factory": self.factory(), "kwargs": self.kwargs()}
+        if kind in ("http", "sse", "host") and "http_client" in self.entry:
+            values["http_client"] = self.http_client(kind)
         values |= self.sessions(kind, scope)
         return ServerConfig(**values)
 
@@ -354,6 +360,15 @@ class _Entry:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise self.error(f"`{key}` must be a positive number of seconds, got {value!r}")
         return float(value)
+
+    def http_client(self, kind: str) -> str:
+        value = self.entry["http_client"]
+        if value not in HTTP_CLIENTS:
+            hint = did_you_mean(str(value), HTTP_CLIENTS)
+            raise self.error(f"`http_client` must be one of {list(HTTP_CLIENTS)}, got {value!r}.{hint}")
+        if value == "lean" and kind == "sse":
+            raise self.error('`http_client` "lean" speaks streamable HTTP, not the old "sse"')
+        return str(value)
 
     def factory(self) -> str | Callable[..., Any]:
         value = self.entry["python"]

@@ -308,15 +308,11 @@ class Connection:
                 yield session
         elif config.kind == "host":
             greeting = hosted.greeting(self._episode.public if self._episode is not None else {})
-            async with http.connect(config, self.broken, greeting) as (read, write, client):
-                async with compat.client_session(read, write) as session:
-                    async with hosted.Link(config, client).held(self.lost) as self._link:
-                        yield session
+            async with http.session(config, self.broken, greeting) as (session, client):
+                async with hosted.Link(config, client).held(self.lost) as self._link:
+                    yield session
         else:
-            async with (
-                http.connect(config, self.broken) as (read, write, _),
-                compat.client_session(read, write) as session,
-            ):
+            async with http.session(config, self.broken) as (session, _):
                 yield session
 
     async def _end(self, process: ServerProcess) -> None:

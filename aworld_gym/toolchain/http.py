@@ -11,15 +11,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aworld_gym.errors import InfraError, describe
+from aworld_gym.errors import ConfigError, InfraError, describe
 from aworld_gym.toolchain import compat, messages, replies
 from aworld_gym.toolchain.jsontext import mended
 
+logger = logging.getLogger(__name__)
+
+DEFAULT_CLIENTS = {"http": "sdk", "host": "sdk"}
+"""``http_client`` of entries that name none, by kind."""
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 
@@ -69,6 +74,42 @@ async def connect(
 
         async with mcp.sse_client(config.url, httpx_client_factory=factory) as (read, write):
             yield read, write, None
+
+
+@asynccontextmanager
+async def session(
+    config: Any, report: Callable[[InfraError], None], greeting: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """A client session with an HTTP server, and its client (which knows its id, and brings files); arguments as above.
+
+    Raises:
+        ConfigError: the entry asks for the lean client, and it cannot be used.
+    """
+    if _is_lean(config):
+        from aworld_gym.toolchain import lean
+
+        async with lean.connect(config, _ssl_context(), greeting) as dispatcher:
+            async with compat.dispatched_session(dispatcher) as opened:
+                yield opened, dispatcher
+    else:
+        async with connect(config, report, greeting) as (read, write, client):
+            async with compat.client_session(read, write) as opened:
+                yield opened, client
+
+
+def _is_lean(config: Any) -> bool:
+    """Whether the lean client is to be used: where the entry asks for it, or it is the default and can be used."""
+    wanted = config.http_client or DEFAULT_CLIENTS.get(config.kind, "sdk")
+    if wanted != "lean":
+        return False
+    from aworld_gym.toolchain import lean
+
+    why = lean.unusable(config)
+    if why is not None and config.http_client:
+        raise ConfigError(f'server {config.name!r}: `http_client` is "lean": {why}')
+    if why is not None:
+        logger.debug("server %r: the SDK's HTTP client is used instead of the lean one: %s", config.name, why)
+    return why is None
 
 
 @functools.cache

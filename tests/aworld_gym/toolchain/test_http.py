@@ -6,11 +6,14 @@ import asyncio
 import time
 
 import pytest
+from http_clients import each_http_client  # noqa: F401
 from tool_servers import http_server, on_loop, session_of
 
 from aworld_gym.errors import InfraError
 from aworld_gym.toolchain import Toolchain, compat, loop, stats
 from aworld_gym.types import Limits
+
+pytestmark = pytest.mark.usefixtures("each_http_client")
 
 
 def at(port: int, **more) -> dict:

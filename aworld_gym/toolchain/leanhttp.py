@@ -1,0 +1,324 @@
+"""The HTTP of the lean client: one ``aiohttp`` session for one MCP session.
+
+It keeps to what the SDK's transport does: redirects are followed only within the server's origin, proxies and
+certificates are those that the environment names, and no header's value ever gets into a message. What goes wrong
+comes out as :class:`InfraError`. It knows nothing of JSON-RPC; that is :mod:`aworld_gym.toolchain.lean`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from aworld_gym.errors import InfraError, MissingDependencyError, describe
+from aworld_gym.toolchain import replies
+
+MAX_REPLY_BYTES = 1 << 28
+"""Of one reply, or of one event of a stream, unpacked."""
+_LINGER_S = 2.0  # that a stream may take to end after the answer, and its connection be used again
+_IDLE_S = 4.0  # for idle connections: less than the 5 s after which common servers close them
+_HOST_IDLE_S = 15.0  # environment hosts keep them for longer
+_DELETE_TIMEOUT_S = 2.0  # for saying goodbye
+_MAX_REDIRECTS = 20
+_LARGE_BODY = 1 << 20  # what `aiohttp` wants to be given as a file
+
+
+def load() -> Any:
+    """``aiohttp``.
+
+    Raises:
+        MissingDependencyError: it is absent.
+    """
+    try:
+        import aiohttp
+    except ImportError as error:
+        raise MissingDependencyError(
+            f'the lean HTTP client needs `aiohttp` (pip install "aworld-gym[lean]"): {error}'
+        ) from error
+    return aiohttp
+
+
+def proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for ``url``: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY."""
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    known = getproxies()
+    proxy = known.get(parts.scheme) or known.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+
+
+@dataclass(slots=True)
+class Event:
+    """One server-sent event."""
+
+    name: str
+    data: bytes
+    id: str | None
+    retry_s: float | None
+
+
+class EventParser:
+    """Server-sent events, from bytes as they arrive (WHATWG HTML, "Server-sent events"). Lines may end in any way.
+
+    Args:
+        limit: bytes of one event at most.
+    """
+
+    def __init__(self, limit: int = MAX_REPLY_BYTES):
+        self._limit = limit
+        self._rest: list[bytes] = []  # of a line whose end has not arrived
+        self._size = 0
+        self._begun = self._after_cr = False
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._name = ""
+        self._id: str | None = None
+        self._retry_s: float | None = None
+        self._data: list[bytes] = []
+        self._size = sum(map(len, self._rest))
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that are complete with ``chunk``. One without data counts if it has an id or a time to wait.
+
+        Raises:
+            ValueError: an event is larger than the limit.
+        """
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
+        self._size += len(chunk)
+        found = []
+        lines = chunk.splitlines(keepends=True)
+        for line in lines:
+            if line[-1:] not in (b"\n", b"\r"):
+                self._rest.append(line)
+                break
+            line = line.rstrip(b"\r\n") if not self._rest else b"".join([*self._rest, line]).rstrip(b"\r\n")
+            self._rest = []
+            if not self._begun:
+                self._begun, line = True, line.removeprefix(b"\xef\xbb\xbf")
+            if line:
+                self._field(line)
+            else:
+                if self._data or self._id is not None or self._retry_s is not None:
+                    data = b"\n".join(self._data)
+                    found.append(Event(self._name or "message", data, self._id, self._retry_s))
+                self._fresh()
+        if self._size > self._limit:
+            raise ValueError(f"an event of more than {self._limit} bytes")
+        return found
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._name = value.decode(errors="replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode(errors="replace")
+        elif name == b"retry" and value.isdigit():
+            self._retry_s = int(value[:9]) / 1000.0
+
+
+class EventStream:
+    """The events of a response.
+
+    Attributes:
+        why: after the end, why it came.
+    """
+
+    def __init__(self, response: Any):
+        self._content, self._parser = response.content, EventParser()
+        self._ready: deque[Event] = deque()
+        self.why = "it ended"
+
+    async def next(self) -> Event | None:
+        """The next event; None at the end, however it came.
+
+        Raises:
+            ValueError: an event is too large.
+        """
+        while not self._ready:
+            try:
+                chunk = await self._content.readany()
+            except (load().ClientError, OSError) as error:
+                self.why = describe(error)
+                return None
+            if not chunk and self._content.at_eof():
+                return None
+            self._ready.extend(self._parser.feed(chunk))
+        return self._ready.popleft()
+
+
+class LeanClient:
+    """Requests of one MCP session to its server. Made, used and closed on one event loop.
+
+    Args:
+        config: the server's ``ServerConfig``.
+        ssl: the context that checks servers' certificates.
+
+    Attributes:
+        session_id: sent with every request once it is known.
+        version: of the protocol, likewise.
+    """
+
+    def __init__(self, config: Any, ssl: Any):
+        aiohttp = self._aiohttp = load()
+        from yarl import URL
+
+        self.server = config.name
+        self.session_id: str | None = None
+        self.version: str | None = None
+        self._url = URL(config.url)
+        headers = {name.lower(): value for name, value in config.headers.items()}
+        if self._url.user is not None:  # as the SDK's client has it, this counts before a header
+            login = aiohttp.BasicAuth(unquote(self._url.user), unquote(self._url.password or ""), "utf-8")
+            headers["authorization"] = login.encode()
+            self._url = self._url.with_user(None)
+        self.origin = replies.origin(str(self._url))
+        self._base = headers
+        self._connect_s = config.timeout
+        self._session = aiohttp.ClientSession(
+            # a slow tool is not a broken pool: no limit on connections
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=ssl, keepalive_timeout=_HOST_IDLE_S if config.kind == "host" else _IDLE_S
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.timeout, sock_read=config.sse_read_timeout),
+            cookie_jar=aiohttp.CookieJar(unsafe=True),  # load balancers keep a session in its place with one
+            proxy=proxy_of(config.url),
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, url: Any = None) -> Any:
+        """Send a request; its ``aiohttp`` response, of which the body is still to be read and which is to be closed.
+
+        Args:
+            method: of HTTP.
+            headers: beside those that every request has.
+            body: what is sent.
+            url: where to; the server's own if not given.
+
+        Raises:
+            InfraError: there was no answer, or a redirect that is not followed.
+        """
+        sent = {**self._base, **headers}
+        if self.session_id is not None:
+            sent["mcp-session-id"] = self.session_id
+        if self.version is not None:
+            sent["mcp-protocol-version"] = self.version
+        target = url or self._url
+        for _ in range(_MAX_REDIRECTS):
+            data: Any = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
+            try:
+                response = await self._session.request(method, target, headers=sent, data=data, allow_redirects=False)
+            except (self._aiohttp.ClientError, OSError) as error:
+                raise self._unreached(error) from None  # `aiohttp`'s own errors hold the request's headers
+            if response.status not in (301, 302, 303, 307, 308) or "location" not in response.headers:
+                return response
+            target = self._followed(method, target, response)
+            await self.read(response)
+        raise self._wrong(f"redirects more than {_MAX_REDIRECTS} times")
+
+    async def read(self, response: Any) -> bytes:
+        """The whole body of a response.
+
+        Raises:
+            InfraError: it broke off, or is larger than :data:`MAX_REPLY_BYTES`.
+        """
+        chunks, size = [], 0
+        try:
+            while (chunk := await response.content.readany()) or not response.content.at_eof():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > MAX_REPLY_BYTES:
+                    response.close()
+                    raise self._wrong(f"answered with more than {MAX_REPLY_BYTES} bytes")
+        except (self._aiohttp.ClientError, OSError) as error:
+            response.close()
+            raise self._unreached(error) from None
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def release(self, response: Any) -> None:
+        """Have done with a stream of events of which the answer has come."""
+        if response.connection is not None:  # its end has not; with it, the connection can be used again
+            asyncio.get_running_loop().call_later(_LINGER_S, response.close)
+
+    async def put(self, url: str, content: bytes) -> tuple[int, str]:
+        """Bring ``content`` to ``url``; the status and body of the answer.
+
+        Raises:
+            InfraError: there was none.
+        """
+        from yarl import URL
+
+        target = URL(url, encoded=True).with_user(None)
+        response = await self.request("PUT", {}, content, target)
+        return response.status, (await self.read(response)).decode(errors="replace")
+
+    async def delete(self) -> str | None:
+        """End the session on the server; what went wrong, if anything."""
+        try:
+            async with asyncio.timeout(_DELETE_TIMEOUT_S):
+                response = await self.request("DELETE", {})
+                response.close()
+        except (InfraError, TimeoutError) as error:
+            return describe(error)
+        return None if response.status < 300 or response.status == 405 else f"it answered {response.status}"
+
+    def _followed(self, method: str, sent: Any, response: Any) -> Any:
+        """Where a redirect leads.
+
+        Raises:
+            InfraError: it is one that is not followed: away from the server, or with another method.
+        """
+        from yarl import URL
+
+        status, location = response.status, response.headers["location"]
+        try:
+            target = sent.join(URL(location))
+            port = target.port
+        except ValueError:
+            response.close()
+            raise self._wrong(f"answered {status} with a broken Location") from None
+        same = (target.scheme, target.host, port) == (sent.scheme, sent.host, sent.port)
+        upgrade = (sent.scheme, sent.port, target.scheme, port) == ("http", 80, "https", 443)
+        within = same or (upgrade and target.host == sent.host)
+        if within and target.user is None and (status in (307, 308) or method == "GET"):
+            return target
+        response.close()
+        where = replies.origin(str(target))
+        raise self._wrong(f"redirects ({status}) to {where}, which is not followed; if that is it, use it as `url`")
+
+    def _wrong(self, text: str) -> InfraError:
+        return InfraError("server_protocol", f"{self.origin} {text}", server=self.server)
+
+    def _unreached(self, error: BaseException) -> InfraError:
+        aiohttp = self._aiohttp
+        never = (
+            aiohttp.ClientConnectorError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ClientHttpProxyError,
+            aiohttp.InvalidURL,
+        )
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            words = f"no connection within {self._connect_s:g} s"
+        elif isinstance(error, aiohttp.ClientResponseError):  # its text has the whole URL
+            words = f"{type(error).__name__}: {error.status} {error.message}"
+        else:
+            words = describe(error)
+        text = f"no answer from {self.origin}: {words}"
+        return InfraError(
+            "host_unreachable", text, server=self.server, delivered=False if isinstance(error, never) else None
+        )
