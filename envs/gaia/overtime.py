@@ -65,10 +65,16 @@ class Watch:
             Overtime: it took too long, or was given up.
         """
         try:
-            self._enter()
-            return function()
-        finally:
+            try:
+                self._enter()
+                return function()
+            finally:
+                self._leave()
+        except Overtime:
+            # It may have come on the way into _leave, which then did nothing, and would strike whatever this thread
+            # does next. The one after it is at least a look away.
             self._leave()
+            raise
 
     def _enter(self) -> None:
         ident = threading.get_ident()

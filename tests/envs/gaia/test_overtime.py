@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import sys
 import threading
 import time
 import zipfile
@@ -101,6 +102,30 @@ async def test_calls_near_their_end_are_ended_or_not_but_nothing_else_is(monkeyp
         await asyncio.to_thread(call, watch, rounds)
         watch.close()
     assert len(outcomes) == 300 and set(outcomes) <= {"done", "ended"}
+
+
+@pytest.mark.parametrize("place", ["_enter", "_leave"])
+def test_an_interruption_on_the_way_in_or_out_leaves_nothing_behind(place):
+    """Where the watch would still hold the thread, it would go on to end whatever that does next."""
+    watch, struck = Watch(10.0), []
+
+    def strike(frame, event, _):
+        if frame.f_code.co_name == place and event == "call" and not struck:
+            struck.append(place)
+            raise Overtime
+
+    def call():
+        sys.settrace(strike)  # of this thread alone
+        try:
+            with pytest.raises(Overtime):
+                watch.run(lambda: 1)
+        finally:
+            sys.settrace(None)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(20)
+    assert struck == [place] and watch._thread is None
 
 
 async def test_a_call_that_nobody_waits_for_is_ended(tmp_path, monkeypatch):
