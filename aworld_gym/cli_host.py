@@ -58,6 +58,9 @@ def serve(
     ssl_certfile: Annotated[Path | None, typer.Option(help="TLS: the certificate chain, PEM.")] = None,
     ssl_keyfile: Annotated[Path | None, typer.Option(help="TLS: the private key, PEM.")] = None,
     token_ttl: Duration = "24h",
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Print null instead of a token, where what is printed is kept in a log.")
+    ] = False,
     env_args: Annotated[
         list[str] | None, typer.Option("-k", metavar="KEY=VALUE", help="One argument of the env. Repeatable.")
     ] = None,
@@ -99,9 +102,16 @@ def serve(
             ssl_keyfile=ssl_keyfile,
         )
         served = _served(toolchains or [], mcp_config or [], env_args)
-        secrets = credentials.find_secrets() or (credentials.new_secret(),)
-        os.environ.pop(credentials.SECRET_VAR, None)  # nothing that is started from here needs it
-        token = credentials.mint(secrets[0], [credentials.ALL], seconds(token_ttl))
+        found = credentials.find_secrets()
+        if no_token and found is None:
+            raise ConfigError(
+                f"--no-token needs {credentials.SECRET_VAR} or {credentials.SECRET_FILE_VAR}: nobody could make a "
+                "token with a secret that is made up here"
+            )
+        secrets = found or (credentials.new_secret(),)
+        for variable in (credentials.SECRET_VAR, credentials.SECRET_FILE_VAR):
+            os.environ.pop(variable, None)  # nothing that is started from here needs it
+        token = None if no_token else credentials.mint(secrets[0], [credentials.ALL], seconds(token_ttl))
         if not settings.loopback and settings.ssl_certfile is None:
             logger.warning("tokens cross the network in clear text: give --ssl-certfile, or put TLS in front")
         running = Host(served, settings, secrets, pool)
@@ -111,8 +121,8 @@ def serve(
         address, bound = loop.run(running.start())
         gc.collect()
         gc.freeze()
-        signals = _Signals()
-        out.result({"ip": _reachable(address), "port": bound, "token": token}, show=print)
+        signals = Signals()
+        out.result({"ip": reachable(address), "port": bound, "token": token}, show=print)
         signals.wait()
         stopping = loop.submit(running.stop(settings.drain_s))
         while not stopping.done():
@@ -153,7 +163,7 @@ def seconds(text: str) -> float:
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
-class _Signals:
+class Signals:
     """SIGTERM and SIGINT, counted."""
 
     def __init__(self) -> None:
@@ -222,7 +232,7 @@ def _env_config(env_id: str, env_args: list[str] | None) -> Any:
         env.close()
 
 
-def _reachable(address: str) -> str:
+def reachable(address: str) -> str:
     """An address that other machines may use: this machine's own, where all are bound."""
     if address not in ("0.0.0.0", "::"):
         return address

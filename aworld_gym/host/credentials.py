@@ -12,12 +12,15 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import ConfigError, MissingDependencyError
 
 SECRET_VAR = "AWORLD_HOST_SECRET"
 """Holds the secret; or several, separated by commas, of which the first signs and all are accepted."""
+SECRET_FILE_VAR = "AWORLD_HOST_SECRET_FILE"
+"""Names a file with the same: a container's environment is shown to whoever may look at the container."""
 ISSUER = "aworld-gym"
 AUDIENCE = "aworld-gym-host"
 ALGORITHM = "HS256"
@@ -70,12 +73,26 @@ class Claims:
 
 
 def find_secrets(environ: dict[str, str] | None = None) -> tuple[str, ...] | None:
-    """The secrets in the environment; None where there are none.
+    """The secrets in the environment, or in the file that it names; None where there are none.
 
     Raises:
-        ConfigError: one is too short to be safe.
+        ConfigError: one is too short to be safe, the file cannot be read, or both are given.
     """
-    text = (os.environ if environ is None else environ).get(SECRET_VAR, "")
+    environ = dict(os.environ) if environ is None else environ
+    text, path = environ.get(SECRET_VAR, "").strip(), environ.get(SECRET_FILE_VAR, "")
+    if path and text:
+        raise ConfigError(
+            f"{SECRET_VAR} and {SECRET_FILE_VAR} are both set: unset one, so that it is clear which counts"
+        )
+    if path:
+        try:
+            text = Path(path).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read the secret in {path!r}, which {SECRET_FILE_VAR} names: {error}") from None
+        if not text.strip():
+            raise ConfigError(
+                f"the file {path!r}, which {SECRET_FILE_VAR} names, is empty: openssl rand -hex 32 > {path}"
+            )
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     for secret in found:
         check_secret(secret)
