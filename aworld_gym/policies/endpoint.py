@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym.errors import ConfigError
+from aworld_gym.policies.base import Recipe
 from aworld_gym.policies.chat_format import IMAGES, is_completion, reply_message, wire_messages
 from aworld_gym.policies.client import ModelClient
 from aworld_gym.types import Message
@@ -95,6 +96,8 @@ class OpenAIPolicy:
         self.name = f"openai:{self.model}"
         # Where the endpoint is does not matter to what the model says; a server may come back on another port.
         self.settings = {"model": self.model, **self._options, "extra": self._extra, "images": images}
+        where = {"base_url": self.base_url, "api_key": key, "timeout_s": timeout_s, "retries": retries}
+        self.recipe = Recipe("openai", {**self.settings, **where})
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
