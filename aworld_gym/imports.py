@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,3 +34,14 @@ def load(path: str, short_names: Mapping[str, Any] | None = None) -> Any:
     except AttributeError:
         hint = did_you_mean(name, vars(module))
         raise ConfigError(f"module {module_name!r} has no {name!r} (from {path!r}).{hint}") from None
+
+
+def path_of(thing: Any) -> str | None:
+    """The import path of a function or class, by which :func:`load` finds it in any process; None where there is none.
+
+    What stands in the script that is run has none: in another process that script is another one.
+    """
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if not (isinstance(module, str) and isinstance(name, str)) or module == "__main__" or not name.isidentifier():
+        return None
+    return f"{module}:{name}" if getattr(sys.modules.get(module), name, None) is thing else None

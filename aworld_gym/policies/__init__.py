@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from aworld_gym.errors import ConfigError, did_you_mean
 from aworld_gym.imports import load
-from aworld_gym.policies.base import Agent, Policy, tool_call
+from aworld_gym.policies.base import Agent, Policy, Recipe, tool_call
 from aworld_gym.policies.endpoint import OpenAIPolicy
 from aworld_gym.policies.function import FunctionPolicy, PolicyFunction, as_policy, mismatch
 from aworld_gym.policies.oracle import OraclePolicy
@@ -24,6 +25,7 @@ __all__ = [
     "Policy",
     "PolicyFunction",
     "RandomPolicy",
+    "Recipe",
     "ScriptedPolicy",
     "as_policy",
     "make",
@@ -65,6 +67,9 @@ def make(name: str, /, **options: Any) -> Policy:
         raise ConfigError(f"{name!r} gave what is no policy: {error}") from error
     if isinstance(policy, FunctionPolicy) or not hasattr(policy, "settings"):
         _record(policy, options)
+    if getattr(policy, "recipe", None) is None:
+        with suppress(AttributeError):  # slots, or a frozen dataclass: an engine that needs it will say so
+            policy.recipe = Recipe(name, options)  # type: ignore[attr-defined]
     return policy
 
 

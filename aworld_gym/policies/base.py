@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium as gym
@@ -42,13 +43,24 @@ class Agent(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a policy in another process: ``aworld_gym.policies.make(name, **options)``."""
+
+    name: str
+    """A short name, or the import path of a factory or a policy function."""
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """JSON values; secrets may be among them, so they are not shown."""
+
+
 @runtime_checkable
 class Policy(Protocol):
     """Makes agents.
 
     Optional: ``settings``, a mapping of JSON values that say how it plays (a temperature, say). They are recorded in
-    every episode, and a journal is not continued with others. ``async aclose()`` is awaited when a rollout ends; the
-    policy may be used again.
+    every episode, and a journal is not continued with others. ``recipe``, a :class:`Recipe`, for engines that play in
+    other processes; what ``aworld_gym.policies.make`` makes gets one. ``async aclose()`` is awaited when a rollout
+    ends; the policy may be used again.
     """
 
     name: str

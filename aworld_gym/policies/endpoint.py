@@ -118,7 +118,8 @@ class OpenAIPolicy:
         body: dict[str, Any] = {"messages": messages}
         if tools:  # an empty list of tools is refused by some endpoints, so it is left out
             body["tools"] = list(tools)
-        request = {"model": self.model, "messages": (), **self._options, "extra_body": {**body, **self._extra}}
+        request: dict[str, Any] = {"model": self.model, "messages": (), **self._options}
+        request["extra_body"] = {**body, **self._extra}
         return await self._client.ask(lambda client: client.chat.completions.create(**request), is_completion)
 
     async def aclose(self) -> None:

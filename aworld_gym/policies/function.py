@@ -11,7 +11,8 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym.errors import ConfigError
-from aworld_gym.policies.base import Policy
+from aworld_gym.imports import path_of
+from aworld_gym.policies.base import Policy, Recipe
 from aworld_gym.types import Message
 
 Tools = Sequence[Mapping[str, Any]]
@@ -49,6 +50,8 @@ class FunctionPolicy:
             )
         self.function, self.name = function, name or _called(function)
         self.settings = {"function": f"{getattr(function, '__module__', '')}:{_called(function)}"}
+        path = path_of(function) if self.name == _called(function) else None
+        self.recipe = None if path is None else Recipe(path)
         self._asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  (an object with `async def __call__`)
         )

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym.errors import ConfigError
-from aworld_gym.policies.base import tool_call
+from aworld_gym.policies.base import Recipe, tool_call
 from aworld_gym.types import Message, Task
 
 
@@ -21,6 +21,7 @@ class OraclePolicy:
     """
 
     name = "oracle"
+    recipe = Recipe("oracle")
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env

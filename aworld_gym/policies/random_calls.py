@@ -9,7 +9,7 @@ import gymnasium as gym
 import jsonschema
 import numpy as np
 
-from aworld_gym.policies.base import tool_call
+from aworld_gym.policies.base import Recipe, tool_call
 from aworld_gym.spaces import sample_json
 from aworld_gym.types import Message
 
@@ -32,6 +32,7 @@ class RandomPolicy:
     def __init__(self, seed: int = 0):
         self.seed = seed
         self.settings = {"seed": seed}
+        self.recipe = Recipe("random", self.settings)
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env

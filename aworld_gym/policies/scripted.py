@@ -11,6 +11,7 @@ import gymnasium as gym
 from aworld_gym.actions import canonical_json
 from aworld_gym.episode_state import digest
 from aworld_gym.errors import ConfigError
+from aworld_gym.policies.base import Recipe
 from aworld_gym.types import Message
 
 Turn = Callable[[list[Message], Mapping[str, Any]], "Message | None | Awaitable[Message | None]"]
@@ -38,6 +39,10 @@ class ScriptedPolicy:
         self.name = name
         self._script = script if callable(script) else tuple(script)
         self.settings = {"script": _identified(self._script)}
+        self.recipe: Recipe | None = None
+        if not callable(self._script):
+            options = {"script": list(self._script), "name": name}
+            self.recipe = Recipe("aworld_gym.policies:ScriptedPolicy", options)
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
