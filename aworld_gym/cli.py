@@ -23,6 +23,7 @@ from aworld_gym.cli_support import (
     EnvChoice,
     adapter,
     check_output,
+    choose_engine,
     choose_env,
     choose_manifest,
     env_tools,
@@ -122,6 +123,23 @@ def evaluate(
     cache: Annotated[
         Path | None, typer.Option(help="A folder that keeps the results of tools that only read, to ask them once.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="Where episodes are played: local, or ray: by workers of a Ray cluster.")
+    ] = "local",
+    ray_address: Annotated[
+        str | None, typer.Option(help="Of a cluster; else RAY_ADDRESS is read, else one is started here.")
+    ] = None,
+    ray_workers: Annotated[
+        int | None, typer.Option(help="Processes that play; else one for 32 episodes at once, one a node at least.")
+    ] = None,
+    ray_cpus: Annotated[float | None, typer.Option(help="Logical CPUs that each worker asks for; 1.")] = None,
+    ray_resource: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=AMOUNT", help="A custom resource that each worker asks for. Repeatable."),
+    ] = None,
+    ray_env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="An environment variable for the workers. Repeatable.")
+    ] = None,
     env_kwargs: EnvKwargs = None,
     k: EnvArgs = None,
     policy_args: Annotated[
@@ -146,6 +164,9 @@ def evaluate(
         out.kept = (
             "; finished episodes are kept, go on with --resume" if output else "; nothing is kept without --output"
         )
+        where = choose_engine(
+            engine, address=ray_address, workers=ray_workers, num_cpus=ray_cpus, resources=ray_resource, env=ray_env
+        )
         choice, listed = choose_manifest(choose_env(env, env_kwargs, k), manifest)
         options = key_values(policy_args)
         named = {"base_url": llm_base_url, "api_key": llm_api_key, "model": llm_model_name}
@@ -168,6 +189,7 @@ def evaluate(
                 journal=output / "episodes.jsonl" if output else None,
                 resume=resume,
                 tape=tape,
+                engine=where,
             )
             for episode in played:
                 metrics.add(episode)
@@ -180,6 +202,7 @@ def evaluate(
             "seeds": list(range(seed, seed + seeds)),
             "group_size": group_size,
             "tape": _given(record=record, replay=replay, cache=cache),
+            "engine": engine,
             "wall_s": round(time.monotonic() - began, 3),
             "episodes_path": str(output / "episodes.jsonl") if output else None,
         }

@@ -23,6 +23,7 @@ from aworld_gym.errors import ConfigError, MissingDependencyError, did_you_mean
 from aworld_gym.types import Limits
 
 if TYPE_CHECKING:
+    from aworld_gym.engines.ray import Ray
     from aworld_gym.manifests import Manifest
     from aworld_gym.tape import Tape
 
@@ -120,6 +121,29 @@ def _all_tasks(spec: EnvSpec) -> Manifest:
         return manifests.Manifest.of(source, [task.id for task in tasks], name=ALL_TASKS, env_id=spec.id)
     finally:
         env.close()
+
+
+def choose_engine(engine: str, **ray: Any) -> str | Ray:
+    """The engine of that name, with the settings of Ray that are not None.
+
+    Raises:
+        ConfigError: settings of Ray for another engine, or such that cannot be.
+        MissingDependencyError: Ray is not installed.
+    """
+    given = {name: value for name, value in ray.items() if value not in (None, [])}
+    if engine != "ray":
+        if given:
+            raise ConfigError(f"the --ray-... options are for --engine ray, and this is --engine {engine}")
+        return engine
+    from aworld_gym.engines.ray import Ray
+    from aworld_gym.engines.ray_cluster import load_ray
+
+    load_ray()  # says now that it is missing
+    if "resources" in given:
+        given["resources"] = key_values(given["resources"])
+    if "env" in given:
+        given["env"] = tuple(given["env"])
+    return Ray(**given)
 
 
 @contextmanager

@@ -15,13 +15,13 @@ import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym.branch import Prefix
-from aworld_gym.engines.base import PolicyLike
+from aworld_gym.engines.base import Engine, PolicyLike
 from aworld_gym.engines.envs import EnvLike, maker
 from aworld_gym.engines.local import LocalEngine
 from aworld_gym.errors import ConfigError, PolicyError, did_you_mean
@@ -34,6 +34,13 @@ from aworld_gym.trajectory import Journal
 from aworld_gym.types import Episode
 
 __all__ = ["EnvLike", "Item", "arollout", "branch", "fork_items", "iterate", "make_items", "rollout"]
+
+if TYPE_CHECKING:
+    from aworld_gym.engines.ray import Ray
+
+ENGINES = ("local", "ray")
+EngineLike: TypeAlias = "str | Ray"
+"""``local``, ``ray``, or the settings of the latter."""
 
 DEFAULT_EPISODES = 50
 
@@ -178,6 +185,7 @@ async def arollout(
     resume: bool = False,
     on_episode: Callable[[Episode], None] | None = None,
     tape: Tape | None = None,
+    engine: EngineLike = "local",
 ) -> AsyncIterator[Episode]:
     """Play episodes; yield their records in order of completion, invalid attempts included.
 
@@ -207,6 +215,9 @@ async def arollout(
         on_episode: called with each new record, on the loop's thread, before it is yielded; it must not block.
         tape: where tool results are recorded to or come from: a Recorder, Replay or Cache (:mod:`aworld_gym.tape`).
             It stays open.
+        engine: where episodes are played: ``local``, in this process; ``ray``, by workers of a Ray cluster; or a
+            :class:`~aworld_gym.engines.ray.Ray` that says of which and how. To other processes env, policy and items
+            go as JSON: one that cannot is refused.
 
     Raises:
         ConfigError: arguments that cannot work, a journal of another env or policy, or a task that is not the one
@@ -216,7 +227,8 @@ async def arollout(
         ReplayError: the tape does not have a call that was made.
     """
     env, chosen, manifest = _choose(env, items, episodes, seed, group_size, manifest)
-    engine = LocalEngine(
+    running = _engine(
+        engine,
         env,
         policy,
         chosen,
@@ -230,11 +242,11 @@ async def arollout(
         tape=tape,
     )
     try:
-        await loop.call(engine.start())
-        while (pair := await loop.call(engine.next())) is not None:
+        await loop.call(running.start())
+        while (pair := await loop.call(running.next())) is not None:
             yield pair[1]
     finally:
-        await loop.call(engine.aclose())
+        await loop.call(running.aclose())
 
 
 def _iterate(
@@ -249,16 +261,29 @@ def _iterate(
     options = dict(options)
     chosen = {name: options.pop(name, default) for name, default in _CHOICE.items()}
     env, items, manifest = _choose(env, **chosen)
-    engine = LocalEngine(env, policy, items, manifest=manifest, **options)
+    running = _engine(options.pop("engine", "local"), env, policy, items, manifest=manifest, **options)
     try:
-        loop.run(engine.start())
-        with EpisodeProgress(engine.total) if progress else nullcontext() as bar:
-            while (pair := loop.run(engine.next())) is not None:
+        loop.run(running.start())
+        with EpisodeProgress(running.total) if progress else nullcontext() as bar:
+            while (pair := loop.run(running.next())) is not None:
                 if bar is not None:
                     bar.add(pair[1])
                 yield pair
     finally:
-        loop.run(engine.aclose())
+        loop.run(running.aclose())
+
+
+def _engine(engine: EngineLike, env: EnvLike, policy: PolicyLike, items: Sequence[Item], **options: Any) -> Engine:
+    """The engine of that name; Ray is imported only by its own."""
+    if engine == "local":
+        return LocalEngine(env, policy, items, **options)
+    from aworld_gym.engines.ray import Ray, RayEngine
+
+    settings = Ray() if engine == "ray" else engine
+    if not isinstance(settings, Ray):
+        hint = did_you_mean(engine, ENGINES) if isinstance(engine, str) else ""
+        raise ConfigError(f"engine must be one of {', '.join(ENGINES)}, or a Ray(...), got {engine!r}.{hint}")
+    return RayEngine(env, policy, items, settings=settings, **options)
 
 
 _CHOICE: dict[str, Any] = {"items": None, "episodes": None, "seed": 0, "group_size": 1, "manifest": None}
