@@ -12,7 +12,8 @@ from aworld_gym.toolchain import compat
 
 TRANSPORTS = {
     # how our client speaks HTTP: what is added to its `mcpServers` entry, and to its environment
-    "sdk": ({}, {}),
+    "sdk": ({"http_client": "sdk"}, {}),
+    "lean": ({"http_client": "lean"}, {}),
 }
 SCENARIOS = {
     # scenario and protocol version: checks that must have been made, and have succeeded
@@ -36,6 +37,8 @@ SCENARIOS = {
 def test_scenario(scenario, version, transport, tmp_path):
     if version >= "2026" and not compat.api().v2:
         pytest.skip("mcp 1.x does not speak the protocol of 2026")
+    if transport == "lean" and not compat.api().v2:
+        pytest.skip("the lean client needs mcp 2.x")
     entry, env = TRANSPORTS[transport]
     verdict = conformance_client(
         scenario,
