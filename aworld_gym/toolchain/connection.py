@@ -378,8 +378,6 @@ class Connection:
             protocol = compat.protocol_error(error)
             assert protocol is not None
             return {"content": [{"type": "text", "text": protocol[1]}], "isError": True}
-        if self.config.kind == "host" and failure.kind == "host_unreachable" and failure.delivered is False:
-            self.lost(failure)  # nobody listens there any more, so its sessions are gone: one elsewhere may do
         if failure.kind != "session_lost":  # a refusal, or a host that cannot be reached: the session may still be good
             raise failure from error
         self.clean = False

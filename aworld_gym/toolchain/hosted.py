@@ -33,7 +33,7 @@ FILES_PATH = "/workspace/"
 UPLOADS = 8
 """Files under way at once."""
 _TRIES = 3
-_LONGEST_PAUSE_S = 8.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
 _jitter = random.Random()  # of its own, seeded by the system: many clients must not come back at the same moment
 _turn = itertools.count(_jitter.randrange(1 << 16))
 
@@ -76,7 +76,9 @@ async def open_somewhere(
                     raise
                 last = error
                 waits.append(error.retry_after_s or 0.0)
-        pause = min(waits) + _jitter.uniform(0.1, min(0.5 * 2**once_more, _LONGEST_PAUSE_S))
+        # those who were sent away together come back over as long a time as they were asked to wait
+        wait = min(waits)
+        pause = wait + _jitter.uniform(0.1, min(max(0.5 * 2**once_more, wait), _LONGEST_PAUSE_S))
         if time.monotonic() + pause >= deadline:
             last.add_note(f"tried for {timeout:g} s")
             raise last
@@ -152,7 +154,9 @@ class Link:
             raise InfraError(kind, text, server=self._config.name)
 
     async def _be_present(self, report: Callable[[InfraError], None]) -> None:
+        longest_s = _FIRST_PAUSE_S
         while True:
+            began = time.monotonic()
             try:
                 if await self._client.hold() == 404:
                     text = f"{self._config.url} has no such session any more"
@@ -160,4 +164,9 @@ class Link:
                     return
             except InfraError as error:
                 logger.debug("the stream to %s broke: %s", self._config.url, error)
-            await asyncio.sleep(_jitter.uniform(0.2, 1.0))
+            if time.monotonic() - began > _LONGEST_PAUSE_S:  # it was held, and then broke
+                longest_s = _FIRST_PAUSE_S
+            # soon at first, because a host does not wait long; then ever more rarely, or one that comes back would meet
+            # all its former clients at once, as well as those of the next episodes
+            await asyncio.sleep(_jitter.uniform(0.2, longest_s))
+            longest_s = min(1.5 * longest_s, _LONGEST_PAUSE_S)

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 import os
+import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 BACKOFF_S = (0.2, 1.0)
 """Pauses before the retries of a call."""
+HOST_BACKOFF_S = (0.2, 1.0, 2.0, 4.0)
+"""The same where an environment host cannot be reached: its sessions outlive a short outage, and hold an episode."""
+_jitter = random.Random()  # of its own, seeded by the system: the calls of many episodes must not come back together
 _MAX_NAMES = 100  # of the tools there are, named to a model that called another
 
 
@@ -307,7 +311,8 @@ class ToolSession:
         lease = self._grant.leases[route.server]
         changes = 0 if route.read_only else 1
         left = self._limits.call_timeout_s
-        for pause in (*BACKOFF_S, None):
+        pauses = HOST_BACKOFF_S if lease.connection.config.kind == "host" else BACKOFF_S
+        for pause in (*pauses, None):
             connection = await lease.get()
             started = time.monotonic()
             connection.changes += changes  # sent, until the opposite is certain
@@ -320,9 +325,16 @@ class ToolSession:
                 harmless = route.repeatable and (lease.shared or connection.changes == changes)
                 if error.delivered is False or harmless:
                     connection.changes -= changes
+                if pause is not None:
+                    pause *= _jitter.uniform(0.5, 1.5)
                 left -= time.monotonic() - started + (pause or 0.0)
-                if not (error.delivered is False or harmless) or pause is None or left <= 0:
+                over = not (error.delivered is False or harmless) or pause is None or left <= 0
+                if connection.config.kind == "host" and error.kind == "host_unreachable" and error.delivered is False:
+                    if over or lease.replaceable:  # nobody listens there: where nothing is held, another one will do
+                        connection.lost(error)
+                if over:
                     raise
+                assert pause is not None
                 logger.info("calling %r of server %r again: %s", route.tool, route.server, error)
                 counters.retries += 1
                 await asyncio.sleep(pause)

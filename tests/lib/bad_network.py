@@ -7,6 +7,7 @@ import contextlib
 import random
 import socket
 import struct
+import time
 
 
 class BadNetwork:
@@ -22,13 +23,23 @@ class BadNetwork:
     def __init__(self, port: int, *, share: float = 0.0, delay_s: float = 0.0, seed: int = 0):
         self.share, self.delay_s, self.kind = share, delay_s, "drop"
         self.spoilt = 0
+        self.accepted: list[float] = []
+        """When connections came (``time.monotonic``)."""
         self._port, self._random = port, random.Random(seed)
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> int:
         """Begin; the port to connect to."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=1024)
         return self._server.sockets[0].getsockname()[1]
+
+    async def outage(self, seconds: float) -> None:
+        """Break every connection, and refuse further ones for a while."""
+        port = self._server.sockets[0].getsockname()[1]
+        await self.stop()
+        self.spoilt += 1
+        await asyncio.sleep(seconds)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
 
     async def stop(self) -> None:
         """End, and every connection with it."""
@@ -38,7 +49,12 @@ class BadNetwork:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner, outer = await asyncio.open_connection("127.0.0.1", self._port)
+        self.accepted.append(time.monotonic())
+        try:
+            inner, outer = await asyncio.open_connection("127.0.0.1", self._port)
+        except OSError:  # nobody listens there: as it is for those who come without a proxy between
+            writer.transport.abort()
+            return
         self._writers |= {writer, outer}
         try:
             async with asyncio.TaskGroup() as group:
@@ -51,10 +67,18 @@ class BadNetwork:
                 self._writers.discard(one)
                 one.transport.abort()
 
+    async def _later(self, data: bytes, sink: asyncio.StreamWriter, before: list[asyncio.Task[None]]) -> None:
+        """Pass something on when its time has come, and all that was before it."""
+        await asyncio.sleep(self.delay_s)
+        await asyncio.gather(*before)
+        sink.write(data)
+
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, spoil: bool) -> None:
+        late: list[asyncio.Task[None]] = []
         while data := await source.read(65536):
             if spoil and self.delay_s:
-                await asyncio.sleep(self.delay_s)
+                late.append(asyncio.create_task(self._later(data, sink, late[-1:])))
+                continue
             if spoil and self._random.random() < self.share:
                 self.spoilt += 1
                 if self.kind == "drop":
@@ -63,6 +87,7 @@ class BadNetwork:
                 raise ConnectionResetError
             sink.write(data)
             await sink.drain()
+        await asyncio.gather(*late)
         with contextlib.suppress(OSError):
             sink.write_eof()
 

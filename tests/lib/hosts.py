@@ -44,6 +44,10 @@ class Running:
     def address(self) -> str:
         return self.url.removesuffix("/mcp")
 
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2].partition("/")[0])
+
     def logged(self) -> str:
         return self.log.read_text() if self.log else ""
 

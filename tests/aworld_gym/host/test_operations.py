@@ -2,29 +2,23 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 
 import gymnasium as gym
 import httpx2
 import pytest
 import waits
 from cli_process import only_json, process
+from host_restarts import in_use, play, started_again
 from hosts import BASIC, SECRET, host_here, host_process, quick_config, session_at
 
 import aworld_gym  # noqa: F401
 from aworld_gym import cli_host
-from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.host import HostSettings, credentials, mint
 from aworld_gym.host.server import Host
-from aworld_gym.rollout import rollout
 from aworld_gym.toolchain import loop
-from aworld_gym.types import Task
 
 TWO = {"mcpServers": {"left": {"python": "basic:make"}, "right": {"python": "host_tools:make", "kwargs": {"tag": "r"}}}}
 
@@ -115,98 +109,29 @@ def test_a_host_that_drains_for_too_long_is_ended_by_a_second_signal(tmp_path):
         assert one.process.wait(10) == 0
 
 
-@pytest.fixture
-def play():
-    """Episodes with the hosts at ``urls``, each of ten calls, an answer in words at the end."""
-
-    def play(urls, token, beside, episodes=12, concurrency=6):
-        def act(messages, tools):
-            done = sum(message["role"] == "tool" for message in messages)
-            if done >= 10:
-                return {"role": "assistant", "content": "<answer>7</answer>"}
-            name, arguments = ("note", {"text": "x"}) if done % 2 else ("sleep", {"seconds": 0.1})
-            call = {"name": name, "arguments": json.dumps(arguments)}
-            return {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": str(done), "type": "function", "function": call}],
-            }
-
-        def make():
-            entry = {"type": "aworld-host", "url": " ".join(urls), "token": token}
-            tasks = [Task(f"t{k}", "What?", answer="7") for k in range(episodes)]
-            return ToolEnv({"mcpServers": {"it": entry}}, tasks, limits={"open_timeout_s": 40.0}, submit_tool=None)
-
-        with waits.meanwhile(beside):
-            return rollout(make, act, episodes=episodes, concurrency=concurrency, retries=3)
-
-    return play
-
-
-def in_use(running, sessions):
-    """Wait until a host has so many sessions, and a moment more."""
-    waits.until(lambda: get(running, "/ready").json()["sessions"] >= sessions, what=f"{sessions} sessions")
-    time.sleep(0.2)
-
-
-def started_again(config, port, log):
-    """A host on the port of one that has ended; as soon as it is ready."""
-    environ = os.environ | {"AWORLD_HOST_SECRET": SECRET, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", config, "--port", port]
-    with log.open("a") as err:
-        process = subprocess.Popen(command, env=environ, stderr=err, stdout=subprocess.PIPE)
-    assert waits.first_line(process)
-    return process
-
-
 @pytest.mark.slow
-def test_a_rolling_restart_costs_no_episode(tmp_path, play):
+def test_a_rolling_restart_costs_no_episode(tmp_path):
     config, logs = str(quick_config(tmp_path)), [tmp_path / "one", tmp_path / "two"]
     with (
         host_process("--mcp-config", config, "--port", "0", log=logs[0]) as one,
         host_process("--mcp-config", config, "--port", "0", log=logs[1]) as two,
     ):
-        port = one.url.rpartition(":")[2].partition("/")[0]
 
         def restart():
             in_use(one, 2)
             one.process.terminate()
             assert one.process.wait(20) == 0
-            one.made["again"] = started_again(config, port, logs[0])
+            one.made["again"] = started_again(config, one.port, logs[0])
             two.process.terminate()
 
         try:
-            episodes = play([one.url, two.url], mint(SECRET, ["mcp"], 300), restart, episodes=24)
+            episodes = play([one.url, two.url], restart, episodes=24, concurrency=6)
         finally:
             if "again" in one.made:
                 waits.end(one.made["again"])
         assert [(e.score, e.attempt) for e in episodes] == [(1.0, 0)] * 24
         opened = [text.read_text().count('"session opened"') for text in logs]
         assert sum(opened) >= 24 and all(opened)
-
-
-@pytest.mark.slow
-def test_a_host_that_is_killed_and_comes_back_costs_attempts_and_no_score(tmp_path, play):
-    config = str(quick_config(tmp_path))
-    with host_process("--mcp-config", config, "--port", "0", log=tmp_path / "one") as one:
-        port = one.url.rpartition(":")[2].partition("/")[0]
-
-        def kill():
-            in_use(one, 16)
-            waits.kill(one.process)
-            one.made["again"] = started_again(config, port, tmp_path / "two")
-
-        began = time.monotonic()
-        try:
-            episodes = play([one.url], mint(SECRET, ["mcp"], 300), kill, episodes=64, concurrency=16)
-        finally:
-            if "again" in one.made:
-                waits.end(one.made["again"])
-    failed = [e for e in episodes if not e.valid]
-    assert failed and all(e.score is None and e.outcome == "infra_failure" for e in failed)
-    assert {e.error_kind for e in failed} <= {"host_unreachable", "session_lost"}
-    assert [e.score for e in episodes if e.valid] == [1.0] * 64  # each was tried again
-    assert time.monotonic() - began < 120
 
 
 def test_what_is_asked_for_by_header_is_what_is_shown_and_can_be_called():
