@@ -11,6 +11,8 @@ from starlette.responses import Response
 from starlette.types import Message, Receive
 
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
+REFUSED = -32003
+"""The code of a request that may not come in; from the range that JSON-RPC leaves to implementations."""
 
 
 class TooLarge(Exception):

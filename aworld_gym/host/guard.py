@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aworld_gym.host import logs
-from aworld_gym.host.bodies import reply
+from aworld_gym.host.bodies import REFUSED, reply, rpc_error
 from aworld_gym.host.credentials import Refused, Verifier
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.settings import HostSettings
@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/health", "/ready", "/metrics")
 """What orchestrators and monitors ask for without a token."""
-_KNOWN_PATHS = (*OPEN_PATHS, "/mcp")
+MCP_PATH = "/mcp"
+_KNOWN_PATHS = (*OPEN_PATHS, MCP_PATH)
 
 
 class Guard:
@@ -85,20 +86,18 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._addressed(host):
             self._metrics.refused.labels("host").inc()
-            text = "this host does not go by that name; allow it with --allowed-host"
-            return reply({"error": text}, 421)
+            return _no(scope, 421, "host", "this host does not go by that name; allow it with --allowed-host")
         if origin is not None and not self._welcome(origin.lower().rstrip("/")):
             self._metrics.refused.labels("origin").inc()
-            text = "scripts of that page may not call; allow it with --allowed-origin"
-            return reply({"error": text}, 403)
+            return _no(scope, 403, "origin", "scripts of that page may not call; allow it with --allowed-origin")
         if scope["path"] in OPEN_PATHS:
             return None
         try:
             scope["claims"] = self._verify(headers.get("authorization"))
         except Refused as refused:
             self._metrics.refused.labels("token").inc()
-            body = {"error": refused.error or "no_token", "reason": str(refused)}
-            return reply(body, refused.status, {"www-authenticate": refused.challenge})
+            challenge = {"www-authenticate": refused.challenge}
+            return _no(scope, refused.status, refused.error or "no_token", str(refused), challenge)
         return None
 
     def _welcome(self, origin: str) -> bool:
@@ -126,6 +125,13 @@ class Guard:
         except ValueError:
             return False
         return True
+
+
+def _no(scope: Scope, status: int, error: str, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    """A refusal. To MCP clients it is a JSON-RPC error too: of other bodies, most of them show their user nothing."""
+    if scope["path"] == MCP_PATH:
+        return reply(rpc_error(None, REFUSED, reason, {"error": error}), status, headers)
+    return reply({"error": error, "reason": reason}, status, headers)
 
 
 def _label(path: str) -> str:
