@@ -39,16 +39,20 @@ def counted(running: Running, family: str, **labels: str) -> float:
 
 
 @contextmanager
-def sessions_deleted(running: Running, opened: int | None = None) -> Iterator[None]:
+def sessions_deleted(running: Running, opened: int) -> Iterator[None]:
     """While it is entered, a client opens sessions (``opened`` of them); it has ended each by DELETE soon after."""
-    families = ("aworld_host_sessions_opened_total", {}), ("aworld_host_sessions_closed_total", {"why": "client"})
-    before = [counted(running, family, **labels) for family, labels in families]
+
+    def numbers() -> tuple[float, float]:
+        ended = counted(running, "aworld_host_sessions_closed_total", why="client")
+        return counted(running, "aworld_host_sessions_opened_total"), ended
+
+    opened_before, ended_before = numbers()
     yield
     end = time.monotonic() + SOON_S
     while True:
-        new, ended = (counted(running, f, **labels) - old for (f, labels), old in zip(families, before, strict=True))
-        still = counted(running, "aworld_host_sessions")
-        if (new == ended and not still) or time.monotonic() > end:
+        now, ended = numbers()
+        now, ended = now - opened_before, ended - ended_before
+        if now == ended or time.monotonic() > end:
             break
         time.sleep(0.05)
-    assert (still, ended) == (0, new) and new == (new if opened is None else opened), (still, ended, new)
+    assert now == ended == opened, f"{now} sessions opened, {ended} ended by their client, {opened} expected"
