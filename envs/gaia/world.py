@@ -21,8 +21,9 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -59,6 +60,9 @@ from envs.gaia.worlds.schema import (
 )
 from envs.gaia.worlds.synthetic import synthetic_tables
 from envs.gaia.worlds.web import web_of
+
+_values = attrgetter(*(field.name for field in fields(Revision)))
+"""A revision's values, in order. Not ``astuple``, which copies each of them deeply: a fifth of the time that a world took."""
 
 
 def world(flavour: str, seed: int) -> World:
@@ -112,8 +116,8 @@ def _digest(
 ) -> str:
     content = (
         [[table.name, [c.name for c in table.columns], [list(r.values()) for r in table.rows]] for table in tables],
-        [[key, [astuple(revision) for revision in revisions]] for key, revisions in histories.items()],
-        [[key, astuple(revision)] for key, revision in quoted.items()],
+        [[key, [_values(revision) for revision in revisions]] for key, revisions in histories.items()],
+        [[key, _values(revision)] for key, revision in quoted.items()],
         list(aliases.items()),
     )
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
