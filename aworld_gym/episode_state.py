@@ -8,7 +8,6 @@ import math
 import os
 import time
 import weakref
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 from aworld_gym.actions import Call, canonical_json
 from aworld_gym.errors import INVALID_CALLS
 from aworld_gym.types import Episode, Limits, Message, Outcome, StepRecord, Task, ToolResult
+
+_MULTISET = 2**256
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Run:
     submitted: str | None = None
     error: str | None = None
     error_kind: str | None = None
-    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    seen: int = 0
+    """The multiset of (tool, arguments, result), as a sum of hashes: see :meth:`state_key`."""
     pid: int = field(default_factory=os.getpid)
     began: float = field(default_factory=time.monotonic)
     finalizer: weakref.finalize | None = None
@@ -50,8 +52,8 @@ class Run:
         """Count the turn and say whether it used something up."""
         self.tool_calls += len(calls)
         for call, result in zip(calls, results, strict=True):
-            content = digest(canonical_json([result.error, result.content]))
-            self.seen[(call.name, canonical_json(call.arguments), content)] += 1
+            what = canonical_json([call.name, call.arguments, result.error, result.content])
+            self.seen = (self.seen + int.from_bytes(_sha256(what).digest())) % _MULTISET
         invalid = bool(results) and all(result.error in INVALID_CALLS for result in results)
         self.invalid_turns = self.invalid_turns + 1 if invalid else 0
         if self.invalid_turns >= limits.max_invalid_turns:
@@ -61,8 +63,12 @@ class Run:
         )
 
     def state_key(self) -> str:
-        """Hash of the task and the multiset of (tool, arguments, result): equal states of equal tasks share it."""
-        return digest(canonical_json([self.task.id, sorted((*key, count) for key, count in self.seen.items())]))
+        """Hash of the task and the multiset of (tool, arguments, result): equal states of equal tasks share it.
+
+        The multiset is hashed as the sum of its members' hashes (AdHash: Bellare and Micciancio, "A new paradigm for
+        collision-free hashing", 1997), so that a step costs the same however long the episode is.
+        """
+        return digest(canonical_json([self.task.id, f"{self.seen:x}"]))
 
     def info(self, tool_errors: Mapping[str, int], reward: float = 0.0) -> dict[str, Any]:
         """The step's ``info``: nothing in it depends on a clock, and the true answer is not in it."""
@@ -152,4 +158,8 @@ def json_copy(value: Any) -> Any:
 
 def digest(text: str) -> str:
     """Sixteen hex digits of the text's SHA-256."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return _sha256(text).hexdigest()[:16]
+
+
+def _sha256(text: str) -> Any:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass"))
