@@ -62,7 +62,7 @@ from envs.gaia.worlds.synthetic import synthetic_tables
 from envs.gaia.worlds.web import web_of
 
 _values = attrgetter(*(field.name for field in fields(Revision)))
-"""A revision's values, in order. Not ``astuple``, which copies each of them deeply: a fifth of the time that a world took."""
+"""A revision's values. (``astuple`` copies each of them deeply: a fifth of the time that a world took.)"""
 
 
 def world(flavour: str, seed: int) -> World:
