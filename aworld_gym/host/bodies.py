@@ -10,6 +10,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Message, Receive
 
+SLOWEST = 64 * 1024
+"""Bytes of a body that have to come in a second."""
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
 REFUSED = -32003
 """The code of a request that may not come in; from the range that JSON-RPC leaves to implementations."""
@@ -19,18 +21,34 @@ class TooLarge(Exception):
     """A request's body is larger than is taken."""
 
 
-async def read(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes | None:
+class TooSlow(Exception):
+    """A request's body did not arrive in time."""
+
+
+async def read(receive: Receive, headers: Mapping[str, str], limit: int, patience_s: float) -> bytes | None:
     """A request's body; None if its sender left before its end.
+
+    Args:
+        receive: of the request.
+        headers: of the request.
+        limit: bytes.
+        patience_s: seconds for the body, beside what its bytes take at :data:`SLOWEST`.
 
     Raises:
         TooLarge: it is longer than ``limit`` bytes; no more than that was kept.
+        TooSlow: it did not come in time.
     """
     declared = headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise TooLarge
-    parts, size = [], 0
+    parts, size, began = [], 0, asyncio.get_running_loop().time()
     while True:
-        message = await receive()
+        try:
+            async with asyncio.timeout_at(began + patience_s + size / SLOWEST):
+                message = await receive()
+        except TimeoutError:
+            text = f"the body did not arrive within {patience_s:g} s, and at {SLOWEST} bytes a second at least"
+            raise TooSlow(text) from None
         if message["type"] != "http.request":
             return None
         parts.append(message.get("body", b""))

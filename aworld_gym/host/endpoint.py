@@ -23,6 +23,7 @@ from aworld_gym.host.bodies import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     TooLarge,
+    TooSlow,
     either,
     read,
     replayed,
@@ -93,10 +94,13 @@ class Endpoint:
         self, session: Session | None, claims: Claims, headers: Headers, scope: Scope, receive: Receive, send: Send
     ) -> None:
         try:
-            body = await read(receive, headers, self._settings.max_request_bytes)
+            body = await read(receive, headers, self._settings.max_request_bytes, self._settings.body_timeout_s)
         except TooLarge:
             limit = self._settings.max_request_bytes
             await self._refuse(scope, receive, send, 413, f"a message may have {limit} bytes at most")
+            return
+        except TooSlow as late:
+            await self._refuse(scope, receive, send, 408, str(late), headers={"connection": "close"})
             return
         if body is None:
             return

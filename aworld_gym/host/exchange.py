@@ -16,7 +16,7 @@ from starlette.types import Send
 from aworld_gym.errors import InfraError, describe, did_you_mean
 from aworld_gym.host.bodies import INVALID_PARAMS, dumped, rpc_error
 from aworld_gym.host.metrics import HostMetrics
-from aworld_gym.host.sessions import Session
+from aworld_gym.host.sessions import MAX_CALLS, Session
 from aworld_gym.toolchain import messages
 from aworld_gym.toolchain.connection import CallTimeout
 
@@ -52,6 +52,12 @@ class Exchange:
         key = call_key(self._number)
         if key in self._session.calls:
             await self._json(send, rpc_error(self._number, -32600, "a request of this id is under way already"))
+            return
+        if len(self._session.calls) >= MAX_CALLS:
+            self._count("refused")
+            text = f"{MAX_CALLS} calls of this session are under way, which is the most: wait for some of them"
+            busy = InfraError("host_refused", text, delivered=False, retry_after_s=1.0)
+            await self._json(send, messages.refusal(self._number, busy))
             return
         call = asyncio.create_task(self._call())
         self._session.calls[key] = call
@@ -106,7 +112,8 @@ class Exchange:
         began = time.monotonic()
         try:
             progress = None if self._token is None else self._progress
-            result = await self._session.tools.forward(str(self._name), self._arguments, progress)
+            async with self._session.turns:
+                result = await self._session.tools.forward(str(self._name), self._arguments, progress)
             self._count("tool_error" if result.get("isError") is True else "ok")
         except CallTimeout as timeout:
             self._count("timeout")

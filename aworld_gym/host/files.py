@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from aworld_gym.host.bodies import TooLarge, read, reply
+from aworld_gym.host.bodies import TooLarge, TooSlow, read, reply
 from aworld_gym.host.endpoint import SESSION_HEADER
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.sessions import Sessions
@@ -59,10 +59,12 @@ class Files:
                 return _no(404, "no such file") if content is None else Response(content)
             limit = min(self._settings.max_file_bytes, self._settings.max_workspace_bytes - session.uploaded)
             try:
-                body = await read(receive, headers, limit)
+                body = await read(receive, headers, limit, self._settings.body_timeout_s)
             except TooLarge:
                 size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
                 return _no(413, f"a file may have {size} bytes, and a session's files {all_files} together")
+            except TooSlow as late:
+                return reply({"error": str(late)}, 408, {"connection": "close"})
             if body is None:
                 return None
             session.uploaded += len(body)

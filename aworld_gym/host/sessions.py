@@ -29,6 +29,10 @@ RETRY_AFTER_S = 2
 """What a client that is sent away is asked to wait."""
 
 
+MAX_CALLS = 512
+"""Calls of one session that may be under way, those that wait for their turn included."""
+
+
 class Busy(Exception):
     """There is no session to be had now; ``why`` is a label, the text is for the client."""
 
@@ -61,8 +65,10 @@ class Session:
     """When the last of them broke."""
     uploaded: int = 0
     """Bytes of files taken."""
+    turns: asyncio.Semaphore = field(default_factory=asyncio.Semaphore)
+    """For calls that may run now."""
     calls: dict[Any, asyncio.Task[Any]] = field(default_factory=dict)
-    """Tool calls under way, by the number of their request."""
+    """Tool calls under way, waiting ones included, by the number of their request."""
     closing: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -161,7 +167,8 @@ class Sessions:
             if self.draining:
                 raise Busy("draining", "this host is about to stop")
             tools = await self._catalogue.toolchain(toolchain, servers).open(public)
-            session = Session(toolchain, owner, tools, present)
+            turns = asyncio.Semaphore(self._settings.max_calls)
+            session = Session(toolchain, owner, tools, present, turns=turns)
             self._all.add(session)
         except BaseException:
             self._slots.release()

@@ -45,6 +45,12 @@ class HostSettings:
     """In which the servers of a session have to start."""
     drain_s: float = 300.0
     """After SIGTERM, what sessions have to end by themselves."""
+    max_calls: int = 32
+    """Calls of one session that run at once; more wait for their turn, and many more are refused."""
+    head_timeout_s: float = 15.0
+    """In which the line and headers of a request have to arrive."""
+    body_timeout_s: float = 30.0
+    """In which its body has to arrive; large ones get more time, see ``bodies.SLOWEST``."""
     max_request_bytes: int = 8 * MIB
     """One MCP message."""
     max_file_bytes: int = 64 * MIB

@@ -326,7 +326,7 @@ class ToolSession:
                 if error.delivered is False or harmless:
                     connection.changes -= changes
                 if pause is not None:
-                    pause *= _jitter.uniform(0.5, 1.5)
+                    pause = max(pause, error.retry_after_s or 0.0) * _jitter.uniform(0.5, 1.5)
                 left -= time.monotonic() - started + (pause or 0.0)
                 over = not (error.delivered is False or harmless) or pause is None or left <= 0
                 if connection.config.kind == "host" and error.kind == "host_unreachable" and error.delivered is False:

@@ -1,0 +1,137 @@
+"""What a host takes of one client: requests that arrive in time, and so many calls at once."""
+
+import asyncio
+import time
+
+import pytest
+from hosts import host_here, session_at
+
+from aworld_gym.host import bodies, connections, exchange
+from aworld_gym.toolchain import loop
+
+
+def playing(test, **settings):
+    """Run ``test(running)`` against a host with these settings."""
+    with host_here(**settings) as running:
+        return loop.run(test(running), timeout=60)
+
+
+def head(running, *more, method="POST"):
+    lines = (f"{method} /mcp HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {running.token}", *more)
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def dripped(running, data, pause_s, *before):
+    """Send ``before`` at once and ``data`` byte by byte; all that comes back, and the seconds until the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    got = b""
+    for request in before:
+        writer.write(request)
+        got = await reader.readuntil(b"\r\n\r\n")
+        size = int(got.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        got += await reader.readexactly(size)
+    began = time.monotonic()
+
+    async def drip():
+        for byte in data:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(pause_s)
+
+    dripping = asyncio.create_task(drip())
+    try:
+        async with asyncio.timeout(10):
+            return got, await reader.read(), time.monotonic() - began
+    finally:
+        dripping.cancel()
+        writer.close()
+
+
+def test_a_request_whose_head_does_not_come_is_not_waited_for():
+    async def test(running):
+        known = head(running, "accept: application/json", "content-length: 2") + b"{}"
+        for data, before in ((b"", ()), (known, ()), (known, (known,))):
+            first, answer, took = await dripped(running, data, 0.05, *before)
+            assert not before or first.startswith(b"HTTP/1.1 400")  # and the connection was kept
+            assert answer.startswith(b"HTTP/1.1 408 ") and answer.endswith(b"no whole request within 0.5 s")
+            assert 0.4 < took < 3.0
+        async with session_at(running) as session:  # nothing else has a deadline of this kind
+            assert (await session.call("1", "sleep", {"seconds": 1.2})).text == "slept"
+            await asyncio.sleep(0.8)
+            assert (await session.call("2", "add", {"a": 1})).text == "2"
+
+    playing(test, head_timeout_s=0.5)
+
+
+def test_a_request_without_end_of_its_head_is_not_kept():
+    async def test(running):
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        line = b"x-long: " + b"x" * 8000 + b"\r\n"
+        writer.write(head(running)[:-2])
+        for _ in range(connections.MAX_HEAD_BYTES // len(line) + 2):
+            writer.write(line)
+        async with asyncio.timeout(10):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+
+    playing(test)
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/workspace/x"])
+def test_a_body_that_drips_is_not_waited_for(path, monkeypatch):
+    monkeypatch.setattr(bodies, "SLOWEST", 100)
+
+    async def test(running):
+        more = ["content-length: 1000", "content-type: application/json"]
+        async with session_at(running) as session:
+            number = session._grant.leases["it"].connection._link._client.session_id
+            request = head(running, *more, f"mcp-session-id: {number}", method="POST" if path == "/mcp" else "PUT")
+            request = request.replace(b"/mcp", path.encode(), 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            began = time.monotonic()
+            writer.write(request)
+            async with asyncio.timeout(10):
+                while not (line := await first_byte(reader, writer)):
+                    pass
+                line += await reader.read()
+            writer.close()
+            assert line.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.5 s" in line
+            assert b"connection: close" in line.lower() and 0.4 < time.monotonic() - began < 3.0
+            assert (await session.call("1", "add", {"a": 1})).text == "2"
+
+    async def first_byte(reader, writer):
+        writer.write(b"x")
+        try:
+            async with asyncio.timeout(0.05):
+                return await reader.read(1)
+        except TimeoutError:
+            return b""
+
+    playing(test, body_timeout_s=0.5)
+
+
+def test_calls_of_one_session_wait_for_their_turn():
+    async def test(running):
+        async with session_at(running) as one, session_at(running) as other:
+            began = time.monotonic()
+            calls = [asyncio.create_task(one.call(str(k), "sleep", {"seconds": 0.2})) for k in range(12)]
+            await asyncio.sleep(0.05)
+            assert (await other.call("1", "add", {"a": 1})).text == "2"  # another session's do not wait for them
+            assert time.monotonic() - began < 0.5
+            assert {result.text for result in await asyncio.gather(*calls)} == {"slept"}
+            assert 0.6 <= time.monotonic() - began < 3.0
+
+    playing(test, max_calls=4)
+
+
+def test_calls_beyond_all_measure_are_sent_away_for_a_while(monkeypatch):
+    monkeypatch.setattr(exchange, "MAX_CALLS", 3)
+
+    async def test(running):
+        async with session_at(running) as session:
+            results = await asyncio.gather(*(session.call(str(k), "sleep", {"seconds": 0.3}) for k in range(6)))
+            assert {result.text for result in results} == {"slept"}
+            count = running.host.metrics.registry.get_sample_value
+            refused = count("aworld_host_calls_total", {"toolchain": "basic", "end": "refused"})
+            assert refused and refused >= 3
+
+    playing(test)
