@@ -198,6 +198,7 @@ def _client_class() -> Any:
             return status
 
         async def send(self, request: Any, **kwargs: Any) -> Any:
+            await request.aread()  # what follows a redirect has its message as a stream
             if self._greeting is not None and self.session_id is None and request.method == "POST":
                 request = _greeted(request, self._greeting)
             if self._streamable and request.method == "GET" and "last-event-id" not in request.headers:

@@ -2,46 +2,29 @@
 
 It keeps to what the SDK's transport does: redirects are followed only within the server's origin, proxies and
 certificates are those that the environment names, and no header's value ever gets into a message. What goes wrong
-comes out as :class:`InfraError`. It knows nothing of JSON-RPC; that is :mod:`aworld_gym.toolchain.lean`'s.
+comes out as :class:`InfraError`. It knows nothing of JSON-RPC; that is the dispatcher's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from aworld_gym.errors import InfraError, MissingDependencyError, describe
+from aworld_gym.errors import InfraError, describe
 from aworld_gym.toolchain import replies
+from aworld_gym.toolchain.lean.events import MAX_REPLY_BYTES, aiohttp
 
-MAX_REPLY_BYTES = 1 << 28
-"""Of one reply, or of one event of a stream, unpacked."""
 _LINGER_S = 2.0  # that a stream may take to end after the answer, and its connection be used again
 _IDLE_S = 4.0  # for idle connections: less than the 5 s after which common servers close them
 _HOST_IDLE_S = 15.0  # environment hosts keep them for longer
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 _MAX_REDIRECTS = 20
 _LARGE_BODY = 1 << 20  # what `aiohttp` wants to be given as a file
-
-
-def load() -> Any:
-    """``aiohttp``.
-
-    Raises:
-        MissingDependencyError: it is absent.
-    """
-    try:
-        import aiohttp
-    except ImportError as error:
-        raise MissingDependencyError(
-            f'the lean HTTP client needs `aiohttp` (pip install "aworld-gym[lean]"): {error}'
-        ) from error
-    return aiohttp
 
 
 def proxy_of(url: str) -> str | None:
@@ -54,112 +37,7 @@ def proxy_of(url: str) -> str | None:
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
-@dataclass(slots=True)
-class Event:
-    """One server-sent event."""
-
-    name: str
-    data: bytes
-    id: str | None
-    retry_s: float | None
-
-
-class EventParser:
-    """Server-sent events, from bytes as they arrive (WHATWG HTML, "Server-sent events"). Lines may end in any way.
-
-    Args:
-        limit: bytes of one event at most.
-    """
-
-    def __init__(self, limit: int = MAX_REPLY_BYTES):
-        self._limit = limit
-        self._rest: list[bytes] = []  # of a line whose end has not arrived
-        self._size = 0
-        self._begun = self._after_cr = False
-        self._fresh()
-
-    def _fresh(self) -> None:
-        self._name = ""
-        self._id: str | None = None
-        self._retry_s: float | None = None
-        self._data: list[bytes] = []
-        self._size = sum(map(len, self._rest))
-
-    def feed(self, chunk: bytes) -> list[Event]:
-        """The events that are complete with ``chunk``. One without data counts if it has an id or a time to wait.
-
-        Raises:
-            ValueError: an event is larger than the limit.
-        """
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-        self._after_cr = chunk.endswith(b"\r") or (self._after_cr and not chunk)
-        self._size += len(chunk)
-        found = []
-        lines = chunk.splitlines(keepends=True)
-        for line in lines:
-            if line[-1:] not in (b"\n", b"\r"):
-                self._rest.append(line)
-                break
-            line = line.rstrip(b"\r\n") if not self._rest else b"".join([*self._rest, line]).rstrip(b"\r\n")
-            self._rest = []
-            if not self._begun:
-                self._begun, line = True, line.removeprefix(b"\xef\xbb\xbf")
-            if line:
-                self._field(line)
-            else:
-                if self._data or self._id is not None or self._retry_s is not None:
-                    data = b"\n".join(self._data)
-                    found.append(Event(self._name or "message", data, self._id, self._retry_s))
-                self._fresh()
-        if self._size > self._limit:
-            raise ValueError(f"an event of more than {self._limit} bytes")
-        return found
-
-    def _field(self, line: bytes) -> None:
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if name == b"data":
-            self._data.append(value)
-        elif name == b"event":
-            self._name = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
-            self._id = value.decode(errors="replace")
-        elif name == b"retry" and value.isdigit():
-            self._retry_s = int(value[:9]) / 1000.0
-
-
-class EventStream:
-    """The events of a response.
-
-    Attributes:
-        why: after the end, why it came.
-    """
-
-    def __init__(self, response: Any):
-        self._content, self._parser = response.content, EventParser()
-        self._ready: deque[Event] = deque()
-        self.why = "it ended"
-
-    async def next(self) -> Event | None:
-        """The next event; None at the end, however it came.
-
-        Raises:
-            ValueError: an event is too large.
-        """
-        while not self._ready:
-            try:
-                chunk = await self._content.readany()
-            except (load().ClientError, OSError) as error:
-                self.why = describe(error)
-                return None
-            if not chunk and self._content.at_eof():
-                return None
-            self._ready.extend(self._parser.feed(chunk))
-        return self._ready.popleft()
-
-
-class LeanClient:
+class Client:
     """Requests of one MCP session to its server. Made, used and closed on one event loop.
 
     Args:
@@ -172,7 +50,7 @@ class LeanClient:
     """
 
     def __init__(self, config: Any, ssl: Any):
-        aiohttp = self._aiohttp = load()
+        http = self._http = aiohttp()
         from yarl import URL
 
         self.server = config.name
@@ -181,19 +59,19 @@ class LeanClient:
         self._url = URL(config.url)
         headers = {name.lower(): value for name, value in config.headers.items()}
         if self._url.user is not None:  # as the SDK's client has it, this counts before a header
-            login = aiohttp.BasicAuth(unquote(self._url.user), unquote(self._url.password or ""), "utf-8")
-            headers["authorization"] = login.encode()
+            login = f"{self._url.user}:{self._url.password or ''}".encode()
+            headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
             self._url = self._url.with_user(None)
         self.origin = replies.origin(str(self._url))
         self._base = headers
         self._connect_s = config.timeout
-        self._session = aiohttp.ClientSession(
+        self._session = http.ClientSession(
             # a slow tool is not a broken pool: no limit on connections
-            connector=aiohttp.TCPConnector(
+            connector=http.TCPConnector(
                 limit=0, ssl=ssl, keepalive_timeout=_HOST_IDLE_S if config.kind == "host" else _IDLE_S
             ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.timeout, sock_read=config.sse_read_timeout),
-            cookie_jar=aiohttp.CookieJar(unsafe=True),  # load balancers keep a session in its place with one
+            timeout=http.ClientTimeout(total=None, sock_connect=config.timeout, sock_read=config.sse_read_timeout),
+            cookie_jar=http.CookieJar(unsafe=True),  # load balancers keep a session in its place with one
             proxy=proxy_of(config.url),
         )
 
@@ -223,7 +101,7 @@ class LeanClient:
             data: Any = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
             try:
                 response = await self._session.request(method, target, headers=sent, data=data, allow_redirects=False)
-            except (self._aiohttp.ClientError, OSError) as error:
+            except (self._http.ClientError, OSError) as error:
                 raise self._unreached(error) from None  # `aiohttp`'s own errors hold the request's headers
             if response.status not in (301, 302, 303, 307, 308) or "location" not in response.headers:
                 return response
@@ -243,11 +121,13 @@ class LeanClient:
                 chunks.append(chunk)
                 size += len(chunk)
                 if size > MAX_REPLY_BYTES:
-                    response.close()
                     raise self._wrong(f"answered with more than {MAX_REPLY_BYTES} bytes")
-        except (self._aiohttp.ClientError, OSError) as error:
+        except (self._http.ClientError, OSError) as error:
             response.close()
             raise self._unreached(error) from None
+        except BaseException:
+            response.close()
+            raise
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def release(self, response: Any) -> None:
@@ -305,16 +185,16 @@ class LeanClient:
         return InfraError("server_protocol", f"{self.origin} {text}", server=self.server)
 
     def _unreached(self, error: BaseException) -> InfraError:
-        aiohttp = self._aiohttp
+        http = self._http
         never = (
-            aiohttp.ClientConnectorError,
-            aiohttp.ConnectionTimeoutError,
-            aiohttp.ClientHttpProxyError,
-            aiohttp.InvalidURL,
+            http.ClientConnectorError,
+            http.ConnectionTimeoutError,
+            http.ClientHttpProxyError,
+            http.InvalidURL,
         )
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
+        if isinstance(error, http.ConnectionTimeoutError):
             words = f"no connection within {self._connect_s:g} s"
-        elif isinstance(error, aiohttp.ClientResponseError):  # its text has the whole URL
+        elif isinstance(error, http.ClientResponseError):  # its text has the whole URL
             words = f"{type(error).__name__}: {error.status} {error.message}"
         else:
             words = describe(error)
