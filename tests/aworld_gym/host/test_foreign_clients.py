@@ -8,13 +8,17 @@ import re
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import host_tools
 import pytest
 from foreign_hosts import SOON_S, counted, foreign_host, sessions_deleted
 from host_tools import PIXEL
-from hosts import host_here
+from hosts import host_here, host_process
 from interop_programs import NPM, REPOSITORY, SCRIPTS, need_installed, node, run
-from interop_servers import INTEROP
+from interop_servers import EVERYTHING, INTEROP
+
+from aworld_gym.toolchain.compat import new_server
 
 SHOWS = {"mcpServers": {"shows": {"python": "host_tools:make"}}}
 TOOLS = 14
@@ -39,6 +43,11 @@ def text(result):
 
 @pytest.mark.parametrize("client", PYTHON_CLIENTS)
 def test_client_in_python(running, client):
+    assert len(observed(running, client)["tools"]) == TOOLS
+
+
+def observed(running, client):
+    """Have a client use a host; what it saw, checked but for the list of tools."""
     python, script, refused = PYTHON_CLIENTS[client]
     need_installed(python)
     cancelled = counted(running, "aworld_host_calls_total", end="cancelled")
@@ -46,8 +55,7 @@ def test_client_in_python(running, client):
         ended = run([python, SCRIPTS / script], MCP_SERVER_URL=running.url, MCP_SERVER_TOKEN=running.token)
         assert ended.returncode == 0, ended.stderr
     seen = json.loads(ended.stdout)
-    assert len(seen["tools"]) == TOOLS
-    assert seen["tools"][0]["inputSchema"]["required"] == ["key", "value"]
+    assert seen["tools"][0]["name"] == "keep" and seen["tools"][0]["inputSchema"]["required"] == ["key", "value"]
     assert text(seen["kept"]) == "ü" and not seen["kept"]["isError"]
     assert text(seen["apart"]) == "[] [] []"
     assert seen["boom"]["isError"] and text(seen["boom"]).endswith("it went wrong, as it should")
@@ -61,6 +69,7 @@ def test_client_in_python(running, client):
     assert "woken" in text(seen["after"])  # the tool itself was cancelled
     assert counted(running, "aworld_host_calls_total", end="cancelled") == cancelled + 1
     assert refused in seen["refused"]
+    return seen
 
 
 class Inspector:
@@ -77,9 +86,14 @@ class Inspector:
             + ["--stored-auth-only", "--format", "json", *options],
             HOME=str(self.home),
         )
-        said = [json.loads(line) for line in (ended.stdout + ended.stderr).splitlines() if line.startswith("{")]
+        said, notes = {}, []
+        for line in filter(None, (ended.stdout + ended.stderr).splitlines()):
+            if line.startswith("{"):
+                said |= json.loads(line)  # {"result": ...}, {"error": ...}
+            else:
+                notes.append(line)
         assert said, ended
-        return ended.returncode, {key: value for one in said for key, value in one.items()}
+        return ended.returncode, said | ({"notes": notes} if notes else {})
 
     def call(self, tool, *options):
         return self("--method", "tools/call", "--tool-name", tool, *options)
@@ -115,6 +129,49 @@ def test_the_inspector_calls_as_fast_as_it_can(running, tmp_path):
     load = ["--load", "--load-concurrency", "16", "--load-requests", "300"]
     status, said = inspect.call("keep", "--tool-arg", "key=k", "--tool-arg", "value=v", *load)
     assert status == 0 and (said["result"]["ok"], said["result"]["errors"]) == (300, 0)
+
+
+def test_servers_in_processes_of_their_own(tmp_path):
+    """Clients and servers of others, with nothing of ours between them but the host."""
+    script = {"command": sys.executable, "args": [host_tools.__file__], "env": {"PYTHONPATH": str(REPOSITORY)}}
+    node()
+    with foreign_host({"mcpServers": {"shows": script, "everything": EVERYTHING}}, tmp_path, "both") as running:
+        seen = observed(running, "mcp 2")
+        names = [tool["name"] for tool in seen["tools"]]
+        assert len(names) == len(set(names)) >= TOOLS + 12 and "get-structured-content" in names
+        inspect = Inspector(running.url, running.token, tmp_path)
+        status, said = inspect.call("get-structured-content", "--tool-arg", "location=Chicago")
+        assert status == 0 and set(said["result"]["structuredContent"]) == {"temperature", "conditions", "humidity"}
+
+
+def test_the_inspector_finds_nothing_wrong_with_gaia(tmp_path):
+    """``--strict`` looks for parts of tools' schemas that some clients or models cannot take."""
+    node()
+    with host_process("gaia", "--port", "0", "--drain", "1", log=tmp_path / "log") as running:
+        inspect = Inspector(running.url, running.token, tmp_path)
+        status, said = inspect("--method", "tools/list", "--strict")
+        assert (status, said.keys()) == (0, {"result"}), said
+        assert {"search", "read_table", "calculate"} <= {tool["name"] for tool in said["result"]["tools"]}
+        status, said = inspect.call("calculate", "--tool-arg", "expression=6*7")
+        assert status == 0 and text(said["result"]) == "42"
+
+
+def odd(context):
+    server = new_server("odd")
+
+    @server.tool()
+    def take(anything: Any) -> str:
+        """Take anything."""
+        return repr(anything)
+
+    return server
+
+
+def test_the_inspector_would_find_something(tmp_path):
+    node()
+    with host_here({"odd": {"mcpServers": {"odd": {"python": odd}}}}) as running:
+        _, said = Inspector(running.url, running.token, tmp_path)("--method", "tools/list", "--strict")
+        assert "accepts any value" in str(said.get("notes")), said
 
 
 def test_a_client_that_leaves_its_session_behind(tmp_path):
