@@ -39,6 +39,12 @@ GENERAL = (
     Variable(f"{DEFAULT_LLM}_LLM_MODEL_NAME", "its model"),
 )
 
+HOST = (
+    Variable("MCP_SERVER_URL", "its address, such as http://10.0.0.7:8000/mcp; several with commas between"),
+    Variable("MCP_SERVER_TOKEN", "the token that it printed, or one of aworld-gym token"),
+)
+"""Of an environment host, which :mod:`envs.gaia.env` reads."""
+
 
 def chosen(names: Sequence[str]) -> list[ServerSpec]:
     """The servers of these names, in the order of the names.
@@ -114,10 +120,13 @@ def template() -> str:
         f"# another file with {ENV_FILE_VAR}. What the environment sets comes before what stands here. Nothing of this",
         "# is needed for the embedded world.",
         "",
+        "# An environment host that the tools are used of (docs/deploy.md); where it is not set, they run here.",
+        *map(_line, HOST),
+        "",
         "# The language model of every tool that asks one, unless the tool has its own three below.",
         *map(_line, GENERAL),
     ]
-    seen = {variable.name for variable in GENERAL}
+    seen = {variable.name for variable in (*HOST, *GENERAL)}
     for spec in SERVERS.values():
         new = [variable for variable in spec.variables if variable.name not in seen]
         seen |= {variable.name for variable in new}

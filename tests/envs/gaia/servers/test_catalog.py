@@ -58,6 +58,8 @@ def test_the_template_lists_every_setting():
     assert text == catalog.template(), "run: python -m envs.gaia.servers --env-template > .env_template"
     listed = re.findall(r"^([A-Z0-9_]+)=$", text, re.MULTILINE)
     assert len(listed) == len(set(listed))
+    named = re.findall(r"""get\("(MCP_SERVER_\w+)"\)""", (ROOT / "envs/gaia/env.py").read_text(encoding="utf-8"))
+    assert sorted(named) == sorted(variable.name for variable in catalog.HOST) and set(named) <= set(listed)
     needed = {name for spec in catalog.SERVERS.values() for group in spec.needs for name in group}
     assert needed <= set(listed)
     for name in "JINA_API_KEY TAVILY_API_KEY GOOGLE_API_KEY GOOGLE_CSE_ID DATALAB_API_KEY E2B_API_KEY".split():
