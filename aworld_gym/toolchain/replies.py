@@ -53,7 +53,7 @@ def refusal(
         challenge: its ``WWW-Authenticate`` header.
         in_session: the request named a session.
     """
-    said = excerpt(body)
+    said = excerpt(_words(body))
     text = f"{where} answered {status} {reason}: {said or '(no body)'}"
     if status in (401, 403):
         text += f" (it asks for {challenge})" if challenge else ""
@@ -68,6 +68,15 @@ def refusal(
     if status == 404:
         text += "; check the path of `url` (most servers use /mcp)"
     return "server_protocol", text, None
+
+
+def _words(body: str) -> str:
+    """What a refusal's body says: the message of a JSON-RPC error, or all of it."""
+    try:
+        message = json.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return body
+    return message if isinstance(message, str) and message.strip() else body
 
 
 def error_code(body: bytes) -> int | None:
