@@ -265,6 +265,9 @@ class Output:
             table.add_row(f"trainer {name}", _plain(_trainer(trainer)))
         table.add_row("GAIA", "complete" if value["gaia"]["complete"] else _plain("; ".join(value["gaia"]["missing"])))
         table.add_row("run_python", _plain(f"{value['isolation']['mechanism']}: {value['isolation']['detail']}"))
+        engine = value["vllm"]
+        able = f"{engine['version'] or 'version unknown'} ({engine['program']})"
+        table.add_row("vLLM", _plain(able if engine["can_start"] else engine["why_not"]))
         table.add_row("GPU", _plain("\n".join(value["gpu"]["devices"]) or "none"))
         for name, version in value["node"].items():
             table.add_row(name, version or "not here")

@@ -21,7 +21,7 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from aworld_gym.errors import describe
+from aworld_gym.errors import MissingDependencyError, describe
 
 DISTRIBUTION = "aworld-gym"
 CORE = ("gymnasium", "mcp", "numpy", "openai", "jsonschema", "typer", "rich")
@@ -79,6 +79,7 @@ def report(*, probe: bool = True, say: Callable[[str], None] = lambda text: None
         "trainers": trainers,
         "gaia": {"complete": not gaia, "missing": gaia},
         "isolation": isolation(),
+        "vllm": vllm(),
         "gpu": gpus(),
         "node": {name: _first_line([name, "--version"]) for name in ("node", "npx")},
         "endpoint": {
@@ -158,6 +159,23 @@ def services() -> list[dict[str, Any]]:
         except Exception as error:  # somebody else's: it is reported, and the others are asked
             rows.append({"what": point.name, "ready": False, "detail": f"its check failed: {describe(error)}"})
     return rows
+
+
+def vllm() -> dict[str, Any]:
+    """Whether ``--policy vllm`` can start a server here, and with which program."""
+    found: dict[str, Any] = {"can_start": False, "program": None, "version": None, "why_not": None}
+    try:
+        from aworld_gym.vllm.server import find_vllm, version_of
+    except ImportError as error:  # what it stands on is not here, which is told elsewhere
+        return found | {"why_not": f"it cannot be imported: {error}"}
+    try:
+        program = find_vllm()
+    except MissingDependencyError as error:
+        return found | {"why_not": str(error)}
+    why_not = None
+    if _version("transformers") is None:
+        why_not = f"it tokenises with transformers, which is not installed: pip install '{DISTRIBUTION}[vllm]'"
+    return {"can_start": why_not is None, "program": program, "version": version_of(program), "why_not": why_not}
 
 
 def gpus() -> dict[str, Any]:

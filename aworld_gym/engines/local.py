@@ -10,7 +10,10 @@ class LocalEngine(Engine):
     """Plays in a pool of envs of this process."""
 
     async def open(self, at_once: int) -> None:
-        """Nothing is to be prepared: envs are made when they are needed."""
+        """Start the policy, where that is to be done; envs are made when they are needed."""
+        start = getattr(self.policy, "astart", None)
+        if start is not None:
+            await start()
 
     async def play(self, item: Item, attempt: int) -> Played:
         """Play one attempt in an env of the pool."""

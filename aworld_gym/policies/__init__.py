@@ -34,8 +34,13 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-POLICIES: Mapping[str, Callable[..., Policy]] = {"oracle": OraclePolicy, "random": RandomPolicy, "openai": OpenAIPolicy}
-"""Ready policies by short name."""
+POLICIES: Mapping[str, Callable[..., Policy] | str] = {
+    "oracle": OraclePolicy,
+    "random": RandomPolicy,
+    "openai": OpenAIPolicy,
+    "vllm": "aworld_gym.vllm:VllmPolicy",
+}
+"""Ready policies by short name; by import path where they stand on more than is known here."""
 
 SECRETS = frozenset({"api_key"})
 """Options of policies that are never recorded."""
@@ -50,6 +55,8 @@ def make(name: str, /, **options: Any) -> Policy:
         ConfigError: no such policy, options that it does not take, or what was made is not a policy.
     """
     factory = load(name, POLICIES)
+    if name in POLICIES and isinstance(factory, str):
+        factory = load(factory)
     if not callable(factory):
         return as_policy(factory)
     why_not = mismatch(factory, **options)

@@ -77,12 +77,20 @@ class ModelClient:
         """Whether it holds connections."""
         return self._client is not None
 
-    async def ask(self, request: Callable[[AsyncOpenAI], Awaitable[Any]], fits: Callable[[Any], bool]) -> Any:
+    async def ask(
+        self,
+        request: Callable[[AsyncOpenAI], Awaitable[Any]],
+        fits: Callable[[Any], bool],
+        *,
+        trial: bool = False,
+    ) -> Any:
         """A reply that ``fits``; None where the server says that the prompt is too long for the model.
 
         Args:
             request: makes the request, with the library's client; called again for each try.
             fits: whether a reply is what was asked for; if not, the request is tried again.
+            trial: this tries out whether the server can be used at all, so that a refusal is the caller's mistake even
+                where it has answered something else.
 
         Raises:
             InfraError: the server failed, retries included.
@@ -90,7 +98,7 @@ class ModelClient:
         """
         self._in_flight += 1
         try:
-            return await self._tried(request, fits)
+            return await self._tried(request, fits, trial)
         finally:
             self._in_flight -= 1
 
@@ -103,7 +111,9 @@ class ModelClient:
             (_, client), self._client = self._client, None
             await client.close()
 
-    async def _tried(self, request: Callable[[AsyncOpenAI], Awaitable[Any]], fits: Callable[[Any], bool]) -> Any:
+    async def _tried(
+        self, request: Callable[[AsyncOpenAI], Awaitable[Any]], fits: Callable[[Any], bool], trial: bool
+    ) -> Any:
         import openai
 
         failure: InfraError | ConfigError
@@ -119,7 +129,7 @@ class ModelClient:
             except openai.APIStatusError as error:
                 if _is_overflow(error):
                     return None
-                failure, cause = self._refusal(error), error
+                failure, cause = self._refusal(error, trial), error
                 wait = _retry_after(error.response.headers, wait) if isinstance(failure, InfraError) else None
             except openai.APIConnectionError as error:  # time-outs included
                 failure, cause = self._unreached(error), error
@@ -155,11 +165,11 @@ class ModelClient:
             self._client = (key, client)
         return self._client[1]
 
-    def _refusal(self, error: Any) -> InfraError | ConfigError:
+    def _refusal(self, error: Any, trial: bool) -> InfraError | ConfigError:
         said = f"{self.where} answered {error.status_code}: {self._clean(_reason(error))[:500]}"
         said = self._clean(said)
         transient = error.status_code in (408, 409, 429) or error.status_code >= 500
-        if transient or self._served:
+        if transient or (self._served and not trial):
             return InfraError("host_refused", said, server="llm")
         return ConfigError(f"{said}. Check {self._check_refused}.")
 

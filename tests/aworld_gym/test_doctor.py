@@ -51,6 +51,7 @@ def test_here():
     assert found["trainers"]["verl"]["can_run"] or found["trainers"]["verl"]["why_not"]
     assert found["isolation"]["mechanism"] in ("bubblewrap", "none") and found["isolation"]["detail"]
     assert found["foreign_packages"] == {"adapters": [], "envs": []}
+    assert found["vllm"]["can_start"] or found["vllm"]["why_not"]
     assert found["endpoint"] == {
         "LLM_BASE_URL": "http://127.0.0.1:9/v1",
         "LLM_MODEL_NAME": None,
@@ -158,3 +159,16 @@ def test_other_envs_tell_of_their_servers(tmp_path):
     rows = {row["what"]: row for row in report(tmp_path, cwd=tmp_path.parent)["services"]}
     assert rows["their server"]["ready"]
     assert not rows["a-broken-one"]["ready"] and "no_such_module" in rows["a-broken-one"]["detail"]
+
+
+def test_a_vllm_on_the_path_is_found(tmp_path):
+    bare = report(PATH=str(tmp_path))["vllm"]
+    if bare["program"] is None:  # there may be one in this very environment, which comes first
+        assert not bare["can_start"] and "pip install 'aworld-gym[vllm]'" in bare["why_not"]
+        (tmp_path / "bin").mkdir()
+        program = tmp_path / "bin" / "vllm"
+        program.write_text("")
+        program.chmod(0o755)
+        (tmp_path / "lib/python3.12/site-packages/vllm-0.32.0+cpu.dist-info").mkdir(parents=True)
+        found = report(PATH=str(program.parent))["vllm"]
+        assert (found["can_start"], found["program"], found["version"]) == (True, str(program), "0.32.0+cpu")

@@ -60,9 +60,17 @@ def call(name: str, arguments: Any, call_id: str | None = "call_a") -> dict[str,
 
 
 class ChatEndpoint:
-    """The server; use it as a context manager. ``requests`` keeps every body, ``keys`` every Authorization."""
+    """The server; use it as a context manager. ``requests`` keeps every body, ``keys`` every Authorization.
 
-    def __init__(self, replies: Callable[[dict[str, Any], int], Reply]):
+    ``pages`` gives the replies to GET, by path and Authorization.
+    """
+
+    def __init__(
+        self,
+        replies: Callable[[dict[str, Any], int], Reply],
+        pages: Callable[[str, str | None], Reply] = lambda path, key: Reply({}, status=404),
+        port: int = 0,
+    ):
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.most_at_once = 0
@@ -85,6 +93,9 @@ class ChatEndpoint:
                 finally:
                     with endpoint._lock:
                         endpoint._at_once -= 1
+
+            def do_GET(self) -> None:
+                self.answer(pages(self.path, self.headers.get("Authorization")))
 
             def answer(self, reply: Reply) -> None:
                 time.sleep(reply.delay_s)
@@ -113,7 +124,7 @@ class ChatEndpoint:
             def handle_error(self, request: Any, client_address: Any) -> None:
                 pass  # clients hang up here on purpose
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", port), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> ChatEndpoint:
