@@ -98,7 +98,7 @@ def evaluate(
     env: EnvId,
     policy: Annotated[
         str,
-        typer.Option(help="oracle, random, openai, or package.module:name of a factory or a function of yours."),
+        typer.Option(help="oracle, random, openai, vllm, or package.module:name of a factory or a function of yours."),
     ] = "oracle",
     episodes: Annotated[int | None, typer.Option(help="How many; 50, or what --manifest has.")] = None,
     manifest: Annotated[
@@ -145,9 +145,26 @@ def evaluate(
     policy_args: Annotated[
         list[str] | None, typer.Option("-p", metavar="KEY=VALUE", help="One argument of the policy. Repeatable.")
     ] = None,
-    llm_base_url: Annotated[str | None, typer.Option(help="For openai; else LLM_BASE_URL is read.")] = None,
-    llm_api_key: Annotated[str | None, typer.Option(help="For openai; else LLM_API_KEY is read.")] = None,
-    llm_model_name: Annotated[str | None, typer.Option(help="For openai; else LLM_MODEL_NAME is read.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "--llm-model-name",
+            help="For openai (else LLM_MODEL_NAME is read), and vllm: a folder or hub name.",
+        ),
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option(
+            "--base-url", "--llm-base-url", help="For openai (else LLM_BASE_URL is read); for vllm a running server."
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", "--llm-api-key", help="For openai and vllm; else LLM_API_KEY is read.")
+    ] = None,
+    vllm_args: Annotated[
+        str | None, typer.Option(help="Arguments of `vllm serve`, as one text, for a server that vllm starts itself.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Play episodes with a policy and say how it did.
@@ -169,10 +186,11 @@ def evaluate(
         )
         choice, listed = choose_manifest(choose_env(env, env_kwargs, k), manifest)
         options = key_values(policy_args)
-        named = {"base_url": llm_base_url, "api_key": llm_api_key, "model": llm_model_name}
+        named = {"base_url": base_url, "api_key": api_key, "model": model, "args": vllm_args}
         options |= {name: value for name, value in named.items() if value is not None}
         if listed is not None:
             out.note(f"checking the {len(listed.tasks)} tasks of manifest {listed.name} ({listed.hash})")
+        logging.getLogger("aworld_gym.vllm").setLevel(logging.INFO)  # a server takes a minute or more to start
         metrics, began = Metrics(), time.monotonic()
         with open_tape(record, replay, cache, resume=resume) as tape:
             played = iterate(
