@@ -23,8 +23,8 @@ from aworld_gym.toolchain.jsontext import mended
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_CLIENTS = {"http": "sdk", "host": "sdk"}
-"""``http_client`` of entries that name none, by kind."""
+DEFAULT_CLIENTS = {"http": "sdk", "host": "lean"}
+"""``http_client`` of entries that name none, by kind: between our own host and client, only the cost counts."""
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 

@@ -6,6 +6,7 @@ import fault_table
 import pytest
 from fault_table import EPISODES, counted_right, play_network_fault
 from hosts import session_at
+from http_clients import each_http_client  # noqa: F401
 
 from aworld_gym.errors import InfraError
 from aworld_gym.toolchain import loop
@@ -19,6 +20,7 @@ AT_LEAST = {  # valid ones; a call under way when its connection breaks may have
 }
 
 
+@pytest.mark.usefixtures("each_http_client")
 @pytest.mark.parametrize("fault", fault_table.NETWORK_FAULTS)
 def test_episodes_are_right_or_invalid(running, fault):
     row = play_network_fault(fault, running)
@@ -34,6 +36,7 @@ def test_episodes_are_right_or_invalid(running, fault):
     assert row.noticed_s < 60 and row.recovered_s < 10
 
 
+@pytest.mark.usefixtures("each_http_client")
 def test_a_host_that_nobody_listens_for_is_said_within_the_time(caplog):
     async def attempt():
         async with session_at(None, entry={"type": "aworld-host", "url": "http://127.0.0.1:1/mcp"}, open_timeout_s=1.5):

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from hosts import host_here, session_at
+from http_clients import each_http_client  # noqa: F401
 from tool_servers import raw, session_of
 
 from aworld_gym.errors import InfraError
@@ -56,6 +57,7 @@ def running():
         yield running
 
 
+@pytest.mark.usefixtures("each_http_client")
 @pytest.mark.parametrize("kind", CALLS)
 def test_calls_end_alike(running, kind, tmp_path):
     limits = {"call_timeout_s": 20.0}

@@ -13,6 +13,7 @@ import httpx2
 import jwt
 import pytest
 from hosts import SECRET, host_here, session_at
+from http_clients import each_http_client  # noqa: F401
 
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.host import HostSettings, credentials, logs, mint
@@ -272,6 +273,7 @@ def certificate(tmp_path_factory):
     return folder
 
 
+@pytest.mark.usefixtures("each_http_client")
 def test_tls(certificate, monkeypatch):
     async def play(running):
         async with session_at(running, open_timeout_s=4.0) as session:
