@@ -34,6 +34,7 @@ from aworld_gym.host.catalogue import Catalogue
 from aworld_gym.host.credentials import Claims, Refused
 from aworld_gym.host.exchange import Exchange, call_key
 from aworld_gym.host.metrics import HostMetrics
+from aworld_gym.host.news import telling
 from aworld_gym.host.sessions import RETRY_AFTER_S, Busy, Session, Sessions
 from aworld_gym.host.settings import HostSettings
 from aworld_gym.toolchain import messages
@@ -85,7 +86,8 @@ class Endpoint:
             await self._refuse(scope, receive, send, 400, f"the header {SESSION_HEADER} is missing")
         elif scope["method"] == "GET":
             with session.watched():
-                await self._manager.handle_request(scope, receive, send)
+                async with telling(session.news, send) as both:
+                    await self._manager.handle_request(scope, receive, both)
         else:
             await reply({}, 200)(scope, receive, send)
             self._sessions.close(session, "client")
@@ -290,7 +292,7 @@ class Endpoint:
 def _session_manager(settings: HostSettings) -> tuple[tuple[str, ...], Any]:
     """The versions of the protocol that have sessions, and the SDK's manager."""
     try:
-        from mcp.server.lowlevel.server import Server
+        from mcp.server.lowlevel.server import NotificationOptions, Server
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
     except ImportError as error:
@@ -299,7 +301,14 @@ def _session_manager(settings: HostSettings) -> tuple[tuple[str, ...], Any]:
     async def answered_before(context: Any, params: Any) -> Any:
         raise AssertionError("tools are listed and called by the endpoint itself")
 
-    server: Any = Server("aworld-gym", version=__version__, on_list_tools=answered_before, on_call_tool=answered_before)
+    class Live(Server[Any]):
+        """It says that it tells of changes, which :func:`telling` does."""
+
+        def create_initialization_options(self, notification_options: Any = None, *args: Any, **kwargs: Any) -> Any:
+            told = notification_options or NotificationOptions(tools_changed=True)
+            return super().create_initialization_options(told, *args, **kwargs)
+
+    server: Any = Live("aworld-gym", version=__version__, on_list_tools=answered_before, on_call_tool=answered_before)
     manager = StreamableHTTPSessionManager(
         server,
         json_response=True,

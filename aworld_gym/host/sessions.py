@@ -69,6 +69,8 @@ class Session:
     """For calls that may run now."""
     calls: dict[Any, asyncio.Task[Any]] = field(default_factory=dict)
     """Tool calls under way, waiting ones included, by the number of their request."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when its tools changed, until its client is told."""
     closing: asyncio.Task[None] | None = None
 
     @contextmanager
@@ -169,6 +171,7 @@ class Sessions:
             tools = await self._catalogue.toolchain(toolchain, servers).open(public)
             turns = asyncio.Semaphore(self._settings.max_calls)
             session = Session(toolchain, owner, tools, present, turns=turns)
+            tools.watch(session.news.set)
             self._all.add(session)
         except BaseException:
             self._slots.release()

@@ -167,30 +167,48 @@ def tapped(dispatcher: type[Any]) -> Any:
     return Tapped
 
 
+def _hearing(on_change: Callable[[], None] | None) -> dict[str, Any]:
+    """What makes a client session call ``on_change`` when its server says that its tools changed."""
+    if on_change is None:
+        return {}
+    changed = api().types.ToolListChangedNotification
+
+    async def heard(message: Any) -> None:
+        if isinstance(getattr(message, "root", message), changed):
+            on_change()
+
+    return {"message_handler": heard}
+
+
 @asynccontextmanager
-async def client_session(read: Any, write: Any) -> AsyncIterator[Any]:
+async def client_session(read: Any, write: Any, on_change: Callable[[], None] | None = None) -> AsyncIterator[Any]:
     """A client session over a transport's streams, initialised.
 
     It speaks the handshake (which every server knows), and the sessionless protocol of 2026 to servers that refuse
     the handshake.
+
+    Args:
+        read: messages of the server.
+        write: messages to it.
+        on_change: called when the server says that its tools changed.
     """
     mcp = api()
     if not mcp.v2:
-        async with mcp.ClientSession(read, write) as session:
+        async with mcp.ClientSession(read, write, **_hearing(on_change)) as session:
             await session.initialize()
             yield session
         return
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-    async with dispatched_session(tapped(JSONRPCDispatcher)(read, write)) as session:
+    async with dispatched_session(tapped(JSONRPCDispatcher)(read, write), on_change) as session:
         yield session
 
 
 @asynccontextmanager
-async def dispatched_session(dispatcher: Any) -> AsyncIterator[Any]:
+async def dispatched_session(dispatcher: Any, on_change: Callable[[], None] | None = None) -> AsyncIterator[Any]:
     """The same over a dispatcher of a :func:`tapped` class (mcp 2.x)."""
     mcp = api()
-    async with mcp.ClientSession(dispatcher=dispatcher) as session:
+    async with mcp.ClientSession(dispatcher=dispatcher, **_hearing(on_change)) as session:
         try:
             await session.initialize()
         except mcp.Error as refusal:
@@ -206,7 +224,7 @@ async def dispatched_session(dispatcher: Any) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def in_process(server: Any) -> AsyncIterator[Any]:
+async def in_process(server: Any, on_change: Callable[[], None] | None = None) -> AsyncIterator[Any]:
     """A client session with a server object of this process (high or low level, of either line).
 
     Raises:
@@ -219,15 +237,17 @@ async def in_process(server: Any) -> AsyncIterator[Any]:
         server = getattr(server, attribute, server)
     if not isinstance(server, Server):
         raise ConfigError(f"expected an MCP server object (see compat.new_server), got {made!r:.200}")
+    if hasattr(made, "on_change"):  # made by `new_server`
+        made.on_change = on_change
     if api().v2:
         from mcp import Client
 
-        async with Client(server) as client:
+        async with Client(server, **_hearing(on_change)) as client:
             yield client.session
     else:
         from mcp.shared.memory import create_connected_server_and_client_session  # type: ignore[attr-defined]
 
-        async with create_connected_server_and_client_session(server) as session:
+        async with create_connected_server_and_client_session(server, **_hearing(on_change)) as session:
             yield session
 
 

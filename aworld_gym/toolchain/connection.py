@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,8 @@ class Connection:
         clean: no call of it timed out or was given up, so nothing can still be running in it.
         timed_out: a call of it timed out.
         changes: calls sent that may have changed something (counted by its user).
+        stale: the server said that its tools are others now than ``tools``.
+        watchers: called when it says so.
     """
 
     def __init__(self, config: ServerConfig, episode: Episode | None):
@@ -72,7 +74,8 @@ class Connection:
         self._episode = episode or self._own_episode
         self.tools: list[dict[str, Any]] = []
         self.dead: InfraError | None = None
-        self.clean, self.timed_out, self.changes = True, False, 0
+        self.clean, self.timed_out, self.changes, self.stale = True, False, 0, False
+        self.watchers: set[Callable[[], None]] = set()
         self._kill = False
         self._process: ServerProcess | None = None
         self._session: Any = None
@@ -200,6 +203,15 @@ class Connection:
             text = f"it did not list its tools within {timeout:g} s"
             raise InfraError("session_timeout", text, server=self.config.name) from None
 
+    async def refresh(self, timeout: float) -> None:
+        """Take the tools that the server lists now.
+
+        Raises:
+            InfraError: it does not list them in time.
+        """
+        self.stale = False
+        self.tools = await self.listed(timeout)
+
     async def unchanged(self, timeout: float) -> bool:
         """Whether the server still lists, in time, the tools it listed at first."""
         try:
@@ -297,22 +309,22 @@ class Connection:
             self._process = process = ServerProcess(config.name, fill(config.command, values), args, env, cwd)
             try:
                 async with streams(process, self._stream_ended) as (read, write):
-                    async with compat.client_session(read, write) as session:
+                    async with compat.client_session(read, write, self._changed) as session:
                         yield session
             finally:
                 await self._end(process)
         elif config.kind == "python":
             assert self._episode is not None
             server = await make_server(config, self._episode.context)
-            async with compat.in_process(server) as session:
+            async with compat.in_process(server, self._changed) as session:
                 yield session
         elif config.kind == "host":
             greeting = hosted.greeting(self._episode.public if self._episode is not None else {})
-            async with http.session(config, self.broken, greeting) as (session, client):
+            async with http.session(config, self.broken, greeting, self._changed) as (session, client):
                 async with hosted.Link(config, client).held(self.lost) as self._link:
                     yield session
         else:
-            async with http.session(config, self.broken) as (session, _):
+            async with http.session(config, self.broken, on_change=self._changed) as (session, _):
                 yield session
 
     async def _end(self, process: ServerProcess) -> None:
@@ -352,6 +364,15 @@ class Connection:
         if self.config.kind == "stdio":
             return self._failed("server_start_failed", f"it did not open an MCP session ({describe(error)}).")
         return self._failed("server_protocol", f"it did not open an MCP session: {describe(error)}")
+
+    def _changed(self) -> None:
+        """The server says that its tools changed."""
+        if not self.stale:
+            text = "server %r says that its tools changed; who uses it keeps the list there was until it asks again"
+            logger.warning(text, self.config.name)
+        self.stale = True
+        for watcher in list(self.watchers):
+            watcher()
 
     def _stream_ended(self) -> None:
         self.lost(InfraError("server_died", "its output has ended", server=self.config.name))

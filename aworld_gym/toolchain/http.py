@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_CLIENTS = {"http": "sdk", "host": "lean"}
 """``http_client`` of entries that name none, by kind: between our own host and client, only the cost counts."""
+_CHANGED = b'"notifications/tools/list_changed"'  # which a host sends in one piece
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")  # what ends an event
 _DELETE_TIMEOUT_S = 2.0  # for saying goodbye
 
@@ -78,9 +79,18 @@ async def connect(
 
 @asynccontextmanager
 async def session(
-    config: Any, report: Callable[[InfraError], None], greeting: Mapping[str, Any] | None = None
+    config: Any,
+    report: Callable[[InfraError], None],
+    greeting: Mapping[str, Any] | None = None,
+    on_change: Callable[[], None] | None = None,
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """A client session with an HTTP server, and its client (which knows its id, and brings files); arguments as above.
+    """A client session with an HTTP server, and its client (which knows its id, and brings files).
+
+    Args:
+        config: as above, as are ``report`` and ``greeting``.
+        report: see there.
+        greeting: see there.
+        on_change: called when the server says that its tools changed.
 
     Raises:
         ConfigError: the entry asks for the lean client, and it cannot be used.
@@ -89,11 +99,13 @@ async def session(
         from aworld_gym.toolchain import lean
 
         async with lean.connect(config, _ssl_context(), greeting) as dispatcher:
-            async with compat.dispatched_session(dispatcher) as opened:
+            async with compat.dispatched_session(dispatcher, on_change) as opened:
                 yield opened, dispatcher
     else:
         async with connect(config, report, greeting) as (read, write, client):
-            async with compat.client_session(read, write) as opened:
+            if client is not None:
+                client.on_change = on_change
+            async with compat.client_session(read, write, on_change) as opened:
                 yield opened, client
 
 
@@ -164,6 +176,7 @@ def _client_class() -> Any:
             self._server, self._streamable, self._report, self._greeting = server, streamable, report, greeting
             self._url = url
             self.session_id: str | None = None
+            self.on_change: Callable[[], None] | None = None
 
         async def put(self, url: str, content: bytes) -> tuple[int, str]:
             """Bring ``content`` to ``url``; the status and body of the answer.
@@ -188,8 +201,9 @@ def _client_class() -> Any:
             try:
                 response = await super().send(self.build_request("GET", self._url, headers=headers), stream=True)
                 try:
-                    async for _ in response.aiter_raw():
-                        pass
+                    async for chunk in response.aiter_raw():
+                        if _CHANGED in chunk and self.on_change is not None:
+                            self.on_change()
                 finally:
                     await response.aclose()
             except httpx.TransportError as error:

@@ -59,7 +59,7 @@ class Pool:
         taken = None
         while self._ready and taken is None:
             bundle = self._ready.pop(0)
-            if any(connection.dead is not None for connection in bundle.connections.values()):
+            if any(connection.dead is not None or connection.stale for connection in bundle.connections.values()):
                 _keep(self._ending, bundle.aclose())
             else:
                 taken = bundle

@@ -22,6 +22,10 @@ def server_class() -> Any:
     """The class of :func:`compat.new_server`'s servers."""
 
     class Server(compat.api().Server):  # type: ignore[misc]
+        # Called when tools come and go. The SDK's own notice of it does not cross its in-memory link (mcp 2.3), unless
+        # that is made to speak an older protocol, with which a call costs twice as much.
+        on_change: Callable[[], None] | None = None
+
         def __init__(self, *args: Any, **kwargs: Any):
             with compat.making_servers():
                 super().__init__(*args, **kwargs)
@@ -36,13 +40,23 @@ def server_class() -> Any:
             tools = self._tool_manager._tools
             if prototype is not None and prototype.name not in tools:
                 tools[prototype.name] = prototype.model_copy(update={"fn": guarded(fn)})
+                self._changed()
                 return None
             before = set(tools)
             super().add_tool(guarded(fn), *args, **kwargs)
             if key is not None and len(_prototypes) < _MAX_PROTOTYPES:
                 for name in tools.keys() - before:
                     _prototypes[key] = tools[name].model_copy(update={"fn": _no_function})
+            self._changed()
             return None
+
+        def remove_tool(self, *args: Any, **kwargs: Any) -> Any:
+            super().remove_tool(*args, **kwargs)
+            self._changed()
+
+        def _changed(self) -> None:
+            if self.on_change is not None:
+                self.on_change()
 
     return Server
 

@@ -73,6 +73,7 @@ class Lease:
         self._lock = asyncio.Lock()
         self._reopening: asyncio.Task[None] | None = None
         self._ended = False
+        self._watcher: Callable[[], None] | None = None
         self.check: asyncio.Task[None] | None = None
         """Finds out whether the server still lives, after a call that was given up."""
         self.notice = ""
@@ -100,14 +101,23 @@ class Lease:
                         raise
                 finally:
                     self._reopening = None
+                if self._watcher is not None:
+                    self.connection.watchers.add(self._watcher)
             if self._ended:
                 text = "the tool session was closed"
                 raise InfraError("session_lost", text, server=self.connection.config.name, delivered=False)
         return self.connection
 
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have ``watcher`` called whenever the server says that its tools changed."""
+        self._watcher = watcher
+        self.connection.watchers.add(watcher)
+
     async def end(self) -> None:
         """Open no further session; one that is opening is broken off. What is open is the caller's to close."""
         self._ended = True
+        if self._watcher is not None:
+            self.connection.watchers.discard(self._watcher)
         if self.check is not None:
             self.check.cancel()
             await asyncio.wait((self.check,))
@@ -154,6 +164,8 @@ class Grant:
     async def refresh(self, timeout: float) -> None:
         """List the servers' tools anew."""
         leases = list(self.leases.values())
+        for lease in leases:
+            lease.connection.stale = False
         found = await asyncio.gather(*(lease.connection.listed(timeout) for lease in leases))
         if any(lease.connection.tools != tools for lease, tools in zip(leases, found, strict=True)):
             for lease, tools in zip(leases, found, strict=True):
@@ -251,6 +263,11 @@ class ToolSession:
             InfraError: one does not say.
         """
         await self._grant.refresh(self._limits.open_timeout_s)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Have ``watcher`` called, on the loop, whenever a server says that its tools changed; see :meth:`refresh`."""
+        for lease in self._grant.leases.values():
+            lease.watch(watcher)
 
     async def forward(
         self, name: str, arguments: dict[str, Any], progress: compat.Progress | None = None

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from aworld_gym.errors import InfraError
 from aworld_gym.toolchain import loop
 from aworld_gym.toolchain.config import ServerConfig
 from aworld_gym.toolchain.connection import Connection
@@ -49,6 +50,12 @@ class Shared:
         connection = self._current
         if connection is None or not _good(connection):
             connection = await self._open(timeout)
+        elif connection.stale:  # episodes that begin now get the tools there are now; the others keep theirs
+            try:
+                await connection.refresh(timeout)
+            except InfraError as error:
+                connection.lost(error)
+                connection = await self._open(timeout)
         self._users[connection] = self._users.get(connection, 0) + 1
         return connection
 

@@ -102,14 +102,15 @@ def make(context: Any = None, *, tag: str = "") -> Any:
         return CallToolResult(content=[text], structured_content={"n": 2, "deep": [{"a": None}]}, _meta={"of": "us"})
 
     @server.tool()
-    def grow() -> str:
-        """Add a tool."""
+    async def grow(ctx: Context) -> str:
+        """Add a tool, and say so."""
 
         @server.tool()
         def grown() -> str:
             """It was not there before."""
             return "grown"
 
+        await ctx.session.send_tool_list_changed()
         return "done"
 
     @server.tool()

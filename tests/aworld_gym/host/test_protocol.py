@@ -12,6 +12,7 @@ from host_tools import PIXEL
 from hosts import host_here, mint, session_at
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.types import ToolListChangedNotification
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
@@ -32,6 +33,12 @@ PROCESS = {
 @pytest.fixture(scope="module")
 def running():
     with host_here({"shows": SHOWS}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with host_here({"shows": PROCESS}) as running:
         yield running
 
 
@@ -99,6 +106,43 @@ async def test_tools_are_listed_as_they_are_now(running):
         assert (await client.call_tool("grown", {})).content[0].text == "grown"
 
 
+@pytest.mark.parametrize("served", ["shows", "process"])
+def test_a_client_is_told_that_the_tools_changed(running, processes, served):
+    host = running if served == "shows" else processes
+    told = asyncio.Event()
+
+    async def note(message):
+        if isinstance(message, ToolListChangedNotification):
+            told.set()
+
+    async def foreign():
+        async with raw(host) as http, sdk(host, http, mode="legacy", message_handler=note) as client:
+            assert client.session.server_capabilities.tools.list_changed is True
+            await client.call_tool("grow", {})
+            async with asyncio.timeout(10):
+                await told.wait()
+            assert "grown" in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+
+    loop.run(foreign(), timeout=60)
+
+
+@pytest.mark.parametrize("client", ["sdk", "lean"])
+def test_an_episode_keeps_the_tools_it_began_with(running, client, caplog):
+    async def ours():
+        async with session_at(running, entry=running.entry(http_client=client)) as session:
+            before = session.tools
+            await session.call("1", "grow", {})
+            connection = session._grant.leases["it"].connection
+            async with asyncio.timeout(10):
+                while not connection.stale:
+                    await asyncio.sleep(0.02)
+            assert session.tools is before and session.check("grown", {})[0] == "call_unknown_tool"
+            assert (await session.call("2", "keep", {"key": "a", "value": "b"})).text == "b"
+
+    loop.run(ours(), timeout=60)
+    assert "says that its tools changed" in caplog.text
+
+
 @on_loop
 async def test_two_sessions_see_nothing_of_each_other(running):
     async with session_at(running) as one, session_at(running) as other:
@@ -107,8 +151,9 @@ async def test_two_sessions_see_nothing_of_each_other(running):
         assert (await third.call("1", "seen", {})).text == "[] [] []"
 
 
-def test_servers_run_in_processes_of_their_own():
+def test_servers_run_in_processes_of_their_own(processes):
     async def play():
+        running = processes
         async with session_at(running) as one, session_at(running) as other:
             await apart(one, other)
             assert (await one.call("5", "pid", {})).text != (await other.call("5", "pid", {})).text
@@ -120,8 +165,7 @@ def test_servers_run_in_processes_of_their_own():
             assert caught.value.kind == "server_died"
             assert (await other.call("8", "keep", {"key": "k", "value": "v"})).text == "v"
 
-    with host_here({"shows": PROCESS}) as running:
-        loop.run(play(), timeout=60)
+    loop.run(play(), timeout=60)
 
 
 async def apart(one, other):

@@ -140,3 +140,24 @@ def test_at_exit_it_does_not_linger():
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     assert gone(int(run.stdout)) and time.monotonic() - started < 15.0
+
+
+@on_loop
+async def test_tools_that_change_are_those_of_the_episodes_that_begin_then(caplog):
+    said = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    answer = '{"jsonrpc":"2.0","id":ID,"result":{"content":[]}}'
+    toolchain = Toolchain({"mcpServers": {"it": raw("reset-changes", scope="shared")}})
+    try:
+        old = await toolchain.open()
+        names = [tool["function"]["name"] for tool in old.tools]
+        await old.call("1", "reset", {})  # it has one tool fewer now, and says so
+        await old.call("2", "line", {"text": f"{said}\n{answer}"})
+        new = await toolchain.open()
+        assert [tool["function"]["name"] for tool in new.tools] == names[:-1]
+        assert [tool["function"]["name"] for tool in old.tools] == names  # within an episode nothing changes
+        assert (await old.call("3", "echo", {"text": "a"})).text == (await new.call("3", "echo", {"text": "a"})).text
+        assert "says that its tools changed" in caplog.text
+        await old.aclose()
+        await new.aclose()
+    finally:
+        await toolchain.aclose()
