@@ -149,7 +149,7 @@ def answer_of(message: dict[str, Any], text: str) -> dict[str, Any]:
 async def scripted(**script: Any) -> AsyncIterator[Server]:
     """A running :class:`Server`."""
     server = Server(**script)
-    app = web.Application()
+    app = web.Application(client_max_size=1 << 24)
     app.router.add_route("*", "/{tail:.*}", server.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.2, access_log=None)
     await runner.setup()
