@@ -19,6 +19,7 @@ from interop_servers import INTEROP
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = REPOSITORY / "tests/interop"
 NPM = INTEROP / "node_modules"
+SUITE = NPM / "@modelcontextprotocol/conformance/dist/index.js"
 NODE_NEEDED = (22, 19)  # by the inspector
 RUN_S = 60.0
 
@@ -72,8 +73,7 @@ class Verdict:
 
 def _suite(options: Sequence[str | Path], out: Path, node_options: Sequence[str | Path], env: Mapping[str, str]):
     """Run the suite's program; the verdicts by the folders of its results, and how it ended."""
-    script = NPM / "@modelcontextprotocol/conformance/dist/index.js"
-    command = [node(), *node_options, script, *options, "--output-dir", out]
+    command = [node(), *node_options, SUITE, *options, "--output-dir", out]
     ended = run(command, **env)
     report = "\n".join([shlex.join(map(str, command)), ended.stdout, ended.stderr])
     verdicts = {}
@@ -84,6 +84,13 @@ def _suite(options: Sequence[str | Path], out: Path, node_options: Sequence[str 
         texts = [text.read_text() for text in (path, *sorted(path.parent.glob("std*.txt")))]
         verdicts[path.parent.name] = Verdict(checks, texts[0], "\n".join([report, *texts]))
     return verdicts, Verdict({}, "", report, ended.returncode == 0)
+
+
+def scenarios(role: str) -> list[str]:
+    """The names of the suite's scenarios for a ``client`` or ``server``."""
+    ended = run([node(), SUITE, "list", f"--{role}"])
+    assert ended.returncode == 0, ended.stderr
+    return re.findall(r"^  - (\S+)", ended.stdout, re.M)
 
 
 def conformance_client(scenario: str, options: Sequence[str], out: Path, **env: str) -> Verdict:

@@ -1,8 +1,8 @@
 """A host passes those server scenarios of MCP's own conformance suite that apply to it.
 
 The suite's program runs against ``aworld-gym serve`` as it is, bearer token included, once for each version of the
-protocol that has sessions. Every scenario that the suite has for them is in one of the two tables below, so that a new
-version of the suite asks for a decision.
+protocol that has sessions. Every scenario that the suite has is in one of the tables below, so that a new version of
+the suite asks for a decision.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import conformance_tools
 import pytest
 from foreign_hosts import foreign_host
-from interop_programs import conformance_server, node
+from interop_programs import conformance_server, node, scenarios
 
 WIRE = "wire-schema-valid"
 """The suite's check of every message that the host sent against the protocol's schema."""
@@ -60,6 +60,15 @@ DO_NOT_APPLY = {
     "elicitation-sep1330-enums": (NOBODY, "Unknown tool: 'test_elicitation_sep1330_enums'"),
     "server-sse-polling": ("short replies are JSON, which has nothing to poll", "application/json"),
 }
+OF_OTHER_PROTOCOLS = {
+    # beginning of the scenarios' names: why none of them applies
+    **dict.fromkeys(
+        ("server-stateless", "sep-2164-", "caching", "http-header-", "http-custom-header-", "input-required-result-"),
+        "only in 2026-07-28, which has no sessions",
+    ),
+    "sep-2640-": "an extension (skills)",
+    "tasks-": "an extension (tasks)",
+}
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 """Of 2026-07-28 no scenario applies: it has no sessions, and a session is an episode. Clients are told so, and shake
 hands instead (``test_foreign_clients``)."""
@@ -70,6 +79,14 @@ def running(tmp_path_factory):
     node()  # skips where there is none
     with foreign_host(conformance_tools.CONFIG, tmp_path_factory.mktemp("host"), "conformance") as running:
         yield running
+
+
+def test_every_scenario_of_the_suite_is_decided():
+    decided = APPLY.keys() | DO_NOT_APPLY.keys()
+    names = scenarios("server")
+    assert decided <= set(names)
+    assert not [name for name in names if name not in decided and not name.startswith(tuple(OF_OTHER_PROTOCOLS))]
+    assert all(any(name.startswith(known) for name in names) for known in OF_OTHER_PROTOCOLS)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
