@@ -138,7 +138,7 @@ def choose_engine(engine: str, **ray: Any) -> str | Ray:
     from aworld_gym.engines.ray import Ray
     from aworld_gym.engines.ray_cluster import load_ray
 
-    load_ray()  # says now that it is missing
+    load_ray(given.get("address"))  # says now that it is missing
     if "resources" in given:
         given["resources"] = key_values(given["resources"])
     if "env" in given:

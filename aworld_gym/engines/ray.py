@@ -135,7 +135,7 @@ class RayEngine(Engine):
                 "with engine 'local'"
             )
         super().__init__(env, policy, items, **options)
-        self._ray = ray_cluster.load_ray()  # on the caller's thread, where imports belong
+        self._ray = ray_cluster.load_ray(settings.address)  # on the caller's thread, where imports belong
         self._settings = settings
         self._packed = {"env": pack_env(env), "policy": pack_policy(self.policy), "variables": settings.variables()}
         for item in items:

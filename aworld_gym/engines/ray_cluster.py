@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -21,20 +22,30 @@ log = logging.getLogger(__name__)
 
 REACH_S = 5.0
 """Seconds that a cluster's address may take to accept a connection; Ray itself tries for minutes."""
-LOCALHOST = "127.0.0.1"
+ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray reads this variable as it is imported. With 0, as is its default on other systems than Linux, all that it starts
+listens on 127.0.0.1; else, on Linux, on every address of the machine, and whoever reaches it may run anything."""
 
 _lock = threading.Lock()
 _users = 0
 _began = False  # whether the connection is of our making
 _folder: str | None = None  # of the cluster that was started here
+_this_machine_alone = False  # whether Ray was imported so that it listens on 127.0.0.1 and speaks from there
 
 
-def load_ray() -> ModuleType:
+def load_ray(address: str | None = None) -> ModuleType:
     """The package, which is an extra.
+
+    Args:
+        address: that it will be connected to, see :func:`connect`.
 
     Raises:
         MissingDependencyError: it is not installed, or does not import.
     """
+    global _this_machine_alone
+    if _chosen(address) == "local" and "ray" not in sys.modules and ALL_ADDRESSES not in os.environ:
+        os.environ[ALL_ADDRESSES] = "0"
+        _this_machine_alone = True
     try:
         import ray
         import ray.exceptions
@@ -59,8 +70,7 @@ def connect(address: str | None, *, temp_dir: str | None = None, log_to_driver: 
         ConfigError: no cluster answers there, or this process is connected to another one.
     """
     global _users, _began
-    ray = load_ray()
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    ray, address = load_ray(address), _chosen(address)
     with _lock:
         if ray.is_initialized():
             _check_same(ray, address)
@@ -86,6 +96,10 @@ def disconnect() -> None:
                 shutil.rmtree(folder, ignore_errors=True)  # a last process may still write its log
 
 
+def _chosen(address: str | None) -> str:
+    return address or os.environ.get("RAY_ADDRESS") or "local"
+
+
 def _connect(ray: ModuleType, address: str, temp_dir: str | None, log_to_driver: bool) -> None:
     global _folder
     options: dict[str, Any] = {"log_to_driver": log_to_driver, "logging_level": logging.ERROR}
@@ -95,10 +109,15 @@ def _connect(ray: ModuleType, address: str, temp_dir: str | None, log_to_driver:
             # Sockets are made below it, and their paths may have some hundred characters: TMPDIR may be too long.
             short = "/tmp" if Path("/tmp").is_dir() and os.access("/tmp", os.W_OK) else None
             folder = _folder = tempfile.mkdtemp(prefix="aworld-ray-", dir=short)
-        # A cluster lets whoever reaches it run anything, so it listens to this machine alone.
-        options |= {"include_dashboard": False, "_temp_dir": folder, "_node_ip_address": LOCALHOST}
-    elif "://" not in address and address != "auto":
-        _reach(address)
+        options |= {"include_dashboard": False, "_temp_dir": folder}
+    else:
+        if _this_machine_alone:
+            raise ConfigError(
+                f"Ray was loaded in this process for a cluster of this machine alone, and cannot speak to {address}: "
+                f"use another process, or set {ALL_ADDRESSES}=1 before the first rollout on Ray"
+            )
+        if "://" not in address and address != "auto":
+            _reach(address)
     try:
         ray.init(address=address, **options)
     except (Exception, SystemExit) as error:

@@ -124,6 +124,8 @@ class Failure:
     trace: str = field(repr=False)
     pickled: bytes | None = field(default=None, repr=False)
     """None where it cannot be pickled."""
+    notes: tuple[str, ...] = ()
+    """Apart, since an exception that says itself how it is pickled leaves them behind."""
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
@@ -135,7 +137,7 @@ class Failure:
         except Exception as why:  # whatever an exception of whatever library does when it is pickled
             log.info("%s cannot be sent as it is: %s", type(error).__name__, describe(why))
             pickled = None
-        return cls(describe(error), trace, pickled)
+        return cls(describe(error), trace, pickled, tuple(getattr(error, "__notes__", ())))
 
     def error(self) -> BaseException:
         """The exception, its cause being the traceback there; a RuntimeError where it cannot be had."""
@@ -146,6 +148,7 @@ class Failure:
             error = None
         if not isinstance(error, BaseException):
             error = RuntimeError(self.text)
+        error.__notes__ = list(self.notes)
         error.__cause__ = RemoteTraceback(self.trace)
         return error
 
