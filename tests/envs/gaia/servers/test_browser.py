@@ -4,13 +4,15 @@ import asyncio
 import importlib.util
 
 import pytest
+from hosts import host_here, session_at
 from hypothesis import given
 from hypothesis import strategies as st
 from web_stand_in import Answer, StandIn, session_with
 
 from aworld_gym.errors import ConfigError
+from aworld_gym.toolchain import loop
 from aworld_gym.types import EpisodeContext
-from envs.gaia.servers import browser
+from envs.gaia.servers import browser, catalog
 from envs.gaia.servers.addresses import Guard
 from envs.gaia.servers.browser import SERVER
 from envs.gaia.servers.proxy import GuardedProxy
@@ -105,6 +107,69 @@ async def test_a_page_that_never_rests_ends_at_the_deadline(tmp_path, monkeypatc
     with StandIn(site) as stand_in:
         async with session_with(SERVER, tmp_path, WEB_ALLOW_HOSTS=stand_in.host) as session:
             await session.refused("browser_open", url=f"{stand_in.url}/busy")
+
+
+KEPT = """<title>Kept</title><p id=kept></p><script>
+const open = indexedDB.databases().then(all => all.map(one => one.name).join());
+const caught = caches.keys().then(all => all.join());
+Promise.all([open, caught]).then(found => {
+  const kept = [document.cookie, localStorage.getItem('mine'), sessionStorage.getItem('mine'), name, history.length];
+  document.getElementById('kept').innerText = 'kept: ' + JSON.stringify([...kept, ...found]);
+});
+</script>"""
+MINE = """<title>Mine</title><p id=done></p><script>
+document.cookie = 'script=mine; max-age=3600';
+localStorage.setItem('mine', 'mine'); sessionStorage.setItem('mine', 'mine'); name = 'mine';
+indexedDB.open('mine'); caches.open('mine').then(() => document.getElementById('done').innerText = 'all is kept');
+</script>"""
+
+
+@needs_browser
+@pytest.mark.slow
+def test_two_sessions_of_a_host_share_nothing_of_their_browsers():
+    """Cookies, storage, databases, caches, history, windows: one session keeps something in each, others look."""
+
+    def pages(request):
+        if request.path == "/mine":
+            return Answer(MINE, headers={"Set-Cookie": "server=mine; Max-Age=3600; HttpOnly"})
+        if request.path == "/cached":
+            return Answer(f"<p>copy {len(seen(request.path))}</p>", headers={"Cache-Control": "max-age=3600"})
+        return Answer(KEPT)
+
+    def seen(path):
+        return [request for request in stand_in.requests if request.path == path]
+
+    async def play(running):
+        async def does(session, tool, **arguments):
+            result = await session.call("c", tool, arguments)
+            assert result.error is None, result
+            return result.text
+
+        async def kept(session):
+            await does(session, "browser_open", url=f"{stand_in.url}/look")
+            text = await does(session, "browser_read")
+            return seen("/look")[-1].headers.get("cookie", ""), text[text.index("kept: ") :]
+
+        limits = {"call_timeout_s": 60.0, "open_timeout_s": 60.0}
+        async with session_at(running, **limits) as one, session_at(running, **limits) as other:
+            await does(one, "browser_open", url=f"{stand_in.url}/cached")
+            await does(one, "browser_open", url=f"{stand_in.url}/mine")
+            assert "all is kept" in await does(one, "browser_read")
+            mine, theirs = await kept(one), await kept(other)
+            assert "server=mine" in mine[0] and "script=mine" in mine[0]
+            assert mine[1].startswith('kept: ["script=mine","mine","mine","mine",') and mine[1].count("mine") == 6
+            assert theirs == ("", 'kept: ["",null,null,"",2,"",""]')  # the empty page, and this one
+            result = await other.call("c", "browser_back", {})  # its own first page was that one
+            assert stand_in.url + "/mine" not in result.text and "/cached" not in result.text
+            assert "copy 2" in await does(other, "browser_open", url=f"{stand_in.url}/cached")  # it has no copy of it
+        async with session_at(running, **limits) as third:  # nor is anything left for those who come later
+            assert await kept(third) == theirs
+
+    with StandIn(pages) as stand_in:
+        server = catalog.config(["browser"])["browser"]
+        server["env"] = {**server.get("env", {}), "WEB_ALLOW_HOSTS": stand_in.host}
+        with host_here({"browser": {"mcpServers": {"browser": server}}}, open_timeout_s=60.0) as running:
+            loop.run(play(running), timeout=120)
 
 
 @pytest.mark.parametrize(
