@@ -24,10 +24,11 @@ NODE_NEEDED = (22, 19)  # by the inspector
 RUN_S = 60.0
 
 
-def need_installed(path: Path = INTEROP / ".done") -> None:
-    """Skip where ``.interop`` was not made."""
-    if not path.exists():
-        pytest.skip(f"{path.relative_to(REPOSITORY)} is not there: run `make .interop/.done` (needs npm)")
+def need_installed(folder: Path = INTEROP) -> None:
+    """Skip where an environment, ``.interop`` or another, was not made."""
+    made = REPOSITORY / folder.relative_to(REPOSITORY).parts[0] / ".done"
+    if not made.exists() or not folder.exists():
+        pytest.skip(f"{folder.relative_to(REPOSITORY)} is not there: run `make {made.relative_to(REPOSITORY)}`")
 
 
 @functools.cache

@@ -23,10 +23,10 @@ from aworld_gym.toolchain.compat import new_server
 SHOWS = {"mcpServers": {"shows": {"python": "host_tools:make"}}}
 TOOLS = 14
 PYTHON_CLIENTS = {
-    # name: the Python of its environment, its script, and what it says of a token that is none
-    "mcp 1.30": (REPOSITORY / ".venv-mcp1/bin/python", "mcp_client.py", "401 Unauthorized"),
-    "mcp 2": (Path(sys.executable), "mcp_client.py", "the token is not a JSON Web Token"),
-    "fastmcp": (INTEROP / "fastmcp/bin/python", "fastmcp_client.py", "the token is not a JSON Web Token"),
+    # name: its environment, its script, and what it says of a token that is none
+    "mcp 1.30": (REPOSITORY / ".venv-mcp1", "mcp_client.py", "401 Unauthorized"),
+    "mcp 2": (Path(sys.prefix), "mcp_client.py", "the token is not a JSON Web Token"),
+    "fastmcp": (INTEROP / "fastmcp", "fastmcp_client.py", "the token is not a JSON Web Token"),
 }
 
 
@@ -48,11 +48,12 @@ def test_client_in_python(running, client):
 
 def observed(running, client):
     """Have a client use a host; what it saw, checked but for the list of tools."""
-    python, script, refused = PYTHON_CLIENTS[client]
-    need_installed(python)
+    venv, script, refused = PYTHON_CLIENTS[client]
+    if venv != Path(sys.prefix):
+        need_installed(venv)
     cancelled = counted(running, "aworld_host_calls_total", end="cancelled")
     with sessions_deleted(running, opened=2):
-        ended = run([python, SCRIPTS / script], MCP_SERVER_URL=running.url, MCP_SERVER_TOKEN=running.token)
+        ended = run([venv / "bin/python", SCRIPTS / script], MCP_SERVER_URL=running.url, MCP_SERVER_TOKEN=running.token)
         assert ended.returncode == 0, ended.stderr
     seen = json.loads(ended.stdout)
     assert seen["tools"][0]["name"] == "keep" and seen["tools"][0]["inputSchema"]["required"] == ["key", "value"]
@@ -142,6 +143,8 @@ def test_servers_in_processes_of_their_own(tmp_path):
         inspect = Inspector(running.url, running.token, tmp_path)
         status, said = inspect.call("get-structured-content", "--tool-arg", "location=Chicago")
         assert status == 0 and set(said["result"]["structuredContent"]) == {"temperature", "conditions", "humidity"}
+        status, said = inspect("--method", "tools/list", "--header", "MCP_SERVERS: everything")
+        assert status == 0 and len(said["result"]["tools"]) == len(names) - TOOLS
 
 
 def test_the_inspector_finds_nothing_wrong_with_gaia(tmp_path):
