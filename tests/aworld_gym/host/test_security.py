@@ -5,7 +5,6 @@ import datetime
 import hmac
 import json
 import logging
-import ssl
 import time
 from hashlib import sha256
 
@@ -285,9 +284,12 @@ def test_tls(certificate, monkeypatch):
     with host_here(**files) as running:
         with pytest.raises(InfraError, match="(?i)certificate"):
             loop.run(play(running))
-        trusting = ssl.create_default_context(cafile=certificate / "cert.pem")
-        monkeypatch.setattr(http, "_ssl_context", lambda: trusting)
-        assert loop.run(play(running)) == "hello"
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
+        http._ssl_context.cache_clear()
+        try:
+            assert loop.run(play(running)) == "hello"
+        finally:
+            http._ssl_context.cache_clear()
 
 
 def test_settings_that_cannot_work_are_named(tmp_path):
