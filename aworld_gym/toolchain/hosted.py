@@ -78,7 +78,7 @@ async def open_somewhere(
                 waits.append(error.retry_after_s or 0.0)
         # those who were sent away together come back over as long a time as they were asked to wait
         wait = min(waits)
-        pause = wait + _jitter.uniform(0.1, min(max(0.5 * 2**once_more, wait), _LONGEST_PAUSE_S))
+        pause = wait + _jitter.uniform(0.1, min(max(2.0**once_more, wait), _LONGEST_PAUSE_S))
         if time.monotonic() + pause >= deadline:
             last.add_note(f"tried for {timeout:g} s")
             raise last

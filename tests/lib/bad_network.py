@@ -25,7 +25,7 @@ class BadNetwork:
         self.spoilt = 0
         self.accepted: list[float] = []
         """When connections came (``time.monotonic``)."""
-        self._port, self._random = port, random.Random(seed)
+        self.port, self._random = port, random.Random(seed)
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> int:
@@ -44,14 +44,18 @@ class BadNetwork:
     async def stop(self) -> None:
         """End, and every connection with it."""
         self._server.close()
+        self.cut()
+        await asyncio.sleep(0)
+
+    def cut(self) -> None:
+        """Break every connection."""
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted.append(time.monotonic())
         try:
-            inner, outer = await asyncio.open_connection("127.0.0.1", self._port)
+            inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
         except OSError:  # nobody listens there: as it is for those who come without a proxy between
             writer.transport.abort()
             return

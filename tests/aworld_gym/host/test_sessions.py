@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import random
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -14,7 +16,7 @@ from hosts import host_here, session_at
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
-from aworld_gym.toolchain import loop
+from aworld_gym.toolchain import hosted, load_config, loop
 
 OPENING = {
     "jsonrpc": "2.0",
@@ -158,7 +160,7 @@ CLIENT = """
 import asyncio, sys
 sys.path[:0] = {path!r}
 from hosts import Running, session_at
-from aworld_gym.toolchain import loop
+from aworld_gym.toolchain import hosted, load_config, loop
 async def stay():
     async with session_at(Running({url!r}, {token!r})) as session:
         print((await session.call("1", "add", {{"a": 1}})).text, flush=True)
@@ -228,9 +230,6 @@ def test_sessions_that_are_dropped_leave_nothing_behind():
 
 @on_loop
 async def test_which_host_of_several_takes_a_session():
-    from aworld_gym.toolchain import hosted
-    from aworld_gym.toolchain.config import load_config
-
     entry = {"type": "aworld-host", "url": "http://a/mcp, http://b/mcp  http://c/mcp", "token": "t"}
     (config,) = load_config({"mcpServers": {"it": entry}}).servers
     asked = []
@@ -260,6 +259,41 @@ async def test_which_host_of_several_takes_a_session():
     with pytest.raises(InfraError, match="401"):
         await hosted.open_somewhere(config, 10.0, refused)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("asked_to_wait", [None, 2.0])
+def test_clients_come_back_spread_and_ever_more_rarely(monkeypatch, asked_to_wait):
+    """A thousand clients, on a clock of the test's, of a host that lets nobody in for twenty seconds."""
+    clients, back, now = 1000, 20.0, 0.0
+    asked = []
+
+    async def sleep(seconds):
+        nonlocal now
+        now += seconds
+
+    async def attempt(config, left):
+        asked.append(now)
+        if now < back:
+            kind = "host_unreachable" if asked_to_wait is None else "host_refused"
+            raise InfraError(kind, "no", retry_after_s=asked_to_wait)
+
+    monkeypatch.setattr(hosted, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(hosted, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(hosted, "_jitter", random.Random(0))
+    (config,) = load_config({"mcpServers": {"it": {"type": "aworld-host", "url": "http://a/mcp"}}}).servers
+    for _ in range(clients):
+        now = 0.0
+        asyncio.run(hosted.open_somewhere(config, 60.0, attempt))
+    again = sorted(at for at in asked if at > 0)
+    pause = asked_to_wait or 0.0
+    assert again[0] >= pause + 0.1  # nobody comes before the time
+    crowd = max(sum(k / 4 <= at < (k + 1) / 4 for at in again) for k in range(200))
+    assert crowd < 0.6 * clients
+    assert sum(at < 5 for at in again) < 6 * clients  # in the first five seconds
+    assert sum(15 <= at < back for at in again) < 1.7 * clients  # in the last five
+    after = [at for at in again if at >= back]
+    assert len(after) == clients and max(after) < back + pause + 8.1
+    assert max(sum(back + k / 4 <= at < back + (k + 1) / 4 for at in after) for k in range(40)) < 0.1 * clients
 
 
 def test_pooled_servers_are_started_ahead():
