@@ -3,7 +3,7 @@
 A driver runs in the environment of the system that it drives. It says that it is ready, then reads orders from its
 standard input, one a line, and answers each with one line of JSON::
 
-    {"ready": {"openai": "3.57.0"}, "import_s": 0.6}
+    {"ready": {"openai": "3.57.0"}, "start_s": 0.6}
     <- {"episodes": 128, "concurrency": 32}
     {"episodes": 128, "cpu_s": 4.1, "wall_s": 5.0, "rss_mb": 140.2}
 
@@ -16,9 +16,12 @@ import asyncio
 import json
 import os
 import resource
+import socket
+import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -27,6 +30,8 @@ TURNS = 4
 PROMPT = "Call noop until you are told to stop."
 Batch = Callable[[int, int], Awaitable[int]]
 """Plays (episodes, so many at once); how many tool calls were made."""
+START_S = 120.0
+"""Seconds in which a server has to listen."""
 _TICK = os.sysconf("SC_CLK_TCK")
 _UTIME, _STIME, _CUTIME, _CSTIME = 11, 12, 13, 14  # in /proc/<pid>/stat after the name
 
@@ -68,18 +73,17 @@ def each(episode: Callable[[int], Awaitable[int]]) -> Batch:
     return batch
 
 
-async def serve(batch: Batch, packages: list[str], began: float, *, calls: int = TURNS) -> None:
+async def serve(batch: Batch, packages: list[str], *, calls: int = TURNS) -> None:
     """Take orders until standard input ends.
 
     Args:
         batch: plays episodes.
         packages: whose versions are told.
-        began: ``time.perf_counter()`` when the driver began to import.
         calls: tool calls that every episode makes; another number is a failure.
     """
-    import_s = time.perf_counter() - began
+    start_s = cpu_s()  # nearly all of it imports
     await batch(1, 1)  # connections, caches
-    _say({"ready": {name: version(name) for name in packages}, "import_s": import_s})
+    _say({"ready": {name: version(name) for name in packages}, "start_s": start_s})
     while line := await asyncio.to_thread(sys.stdin.readline):
         order = json.loads(line)
         episodes, cpu, wall = order["episodes"], cpu_s(), time.perf_counter()
@@ -94,6 +98,29 @@ async def serve(batch: Batch, packages: list[str], began: float, *, calls: int =
 def _say(answer: dict) -> None:
     # What libraries print goes to standard error (see ``main``), so this is all there is on standard output.
     os.write(_OUT, json.dumps(answer).encode() + b"\n")
+
+
+@contextmanager
+def server(*arguments: str) -> Iterator[int]:
+    """A server in a process of its own, listening on the port that it is given as its last argument."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    process = subprocess.Popen([sys.executable, *arguments, str(port)])
+    try:
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"{arguments} did not begin to listen") from None
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 SCHEMA: dict[str, Any] = {
@@ -23,12 +24,19 @@ async def noop(x: int) -> str:
     return str(x)
 
 
-def mcp_server() -> Any:
-    """An MCP server with the one tool, of whichever line of ``mcp`` is installed."""
+def mcp_server(**settings: Any) -> Any:
+    """An MCP server with the one tool, of whichever line of ``mcp`` is installed, which must know the settings."""
     try:
         from mcp.server.mcpserver import MCPServer as Server
     except ImportError:
         from mcp.server.fastmcp import FastMCP as Server
-    server = Server("noop", log_level="ERROR")
+    server = Server("noop", log_level="ERROR", **settings)
     server.tool()(noop)
     return server
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:  # a port, which only mcp 1.x takes here
+        mcp_server(port=int(sys.argv[1])).run("streamable-http")
+    else:
+        mcp_server().run("stdio")

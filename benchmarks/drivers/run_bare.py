@@ -6,16 +6,12 @@
 Without the model the calls are made one after another.
 """
 
-import time
+import json
+import sys
+from contextlib import asynccontextmanager
 
-BEGAN = time.perf_counter()
-
-import json  # noqa: E402
-import sys  # noqa: E402
-from contextlib import asynccontextmanager  # noqa: E402
-
-import measure  # noqa: E402
-import noop_tool  # noqa: E402
+import measure
+import noop_tool
 
 
 def endpoint(url):
@@ -80,7 +76,7 @@ async def main() -> None:
             return await loop(client, call)
 
     episode = {"function": with_function, "mcp": with_mcp}[system]
-    await measure.serve(measure.each(episode), ["openai", "mcp"], BEGAN)
+    await measure.serve(measure.each(episode), ["openai", "mcp"])
 
 
 if __name__ == "__main__":

@@ -1,24 +1,22 @@
 """This project on workload noop-4: ``rollout`` of a ToolEnv with an in-process MCP server.
 
-    run_ours.py URL episode|shared [--no-llm]
+    run_ours.py URL episode|shared|stdio [--no-llm]
 
-``episode``: an MCP session for each episode; ``shared``: one for all. Without the model, the actions are scripted.
+``episode``: an MCP session in memory for each episode; ``shared``: one for all; ``stdio``: one for all with a server
+process. Without the model, the actions are scripted.
 """
 
-import time
+import sys
 
-BEGAN = time.perf_counter()
+import measure
+import noop_tool
 
-import sys  # noqa: E402
-
-import measure  # noqa: E402
-import noop_tool  # noqa: E402
-
-from aworld_gym import Task  # noqa: E402
-from aworld_gym.env import ToolEnv  # noqa: E402
-from aworld_gym.policies import OpenAIPolicy, ScriptedPolicy, tool_call  # noqa: E402
-from aworld_gym.rollout import arollout  # noqa: E402
-from aworld_gym.toolchain.compat import new_server  # noqa: E402
+from aworld_gym import Task
+from aworld_gym.env import ToolEnv
+from aworld_gym.policies import OpenAIPolicy, ScriptedPolicy, tool_call
+from aworld_gym.rollout import arollout
+from aworld_gym.toolchain import Toolchain, loop
+from aworld_gym.toolchain.compat import new_server
 
 ANSWER = {"role": "assistant", "content": "<answer>done</answer>"}
 
@@ -37,8 +35,13 @@ def call(x):
 
 async def main() -> None:
     """Serve orders."""
-    url, scope, *rest = sys.argv[1:]
-    config = {"mcpServers": {"noop": {"python": make_server, "scope": scope}}}
+    url, way, *rest = sys.argv[1:]
+    servers = {
+        "episode": {"python": make_server, "scope": "episode"},
+        "shared": {"python": make_server, "scope": "shared"},
+        "stdio": {"command": sys.executable, "args": [noop_tool.__file__], "scope": "shared"},
+    }
+    toolchain = Toolchain({"mcpServers": {"noop": servers[way]}})  # shared sessions live as long as it does
     tasks = [Task(f"task-{k}", measure.PROMPT, "done") for k in range(64)]
     if "--no-llm" in rest:
         policy = ScriptedPolicy([*map(call, range(measure.TURNS)), ANSWER])
@@ -48,7 +51,7 @@ async def main() -> None:
     async def batch(episodes, concurrency):
         made, score = 0, 0.0
         async for episode in arollout(
-            lambda: ToolEnv(config, tasks), policy, episodes=episodes, concurrency=concurrency
+            lambda: ToolEnv(toolchain, tasks), policy, episodes=episodes, concurrency=concurrency
         ):
             made += sum(result.error is None for step in episode.steps for result in step.results)
             score += episode.total_reward
@@ -56,7 +59,10 @@ async def main() -> None:
             raise RuntimeError(f"{episodes} episodes, and a sum of rewards of {score}")
         return made
 
-    await measure.serve(batch, ["aworld-gym", "openai", "mcp"], BEGAN)
+    try:
+        await measure.serve(batch, ["aworld-gym", "openai", "mcp"])
+    finally:
+        await loop.call(toolchain.aclose())
 
 
 if __name__ == "__main__":
