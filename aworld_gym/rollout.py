@@ -33,7 +33,7 @@ from aworld_gym.toolchain import loop
 from aworld_gym.trajectory import Journal
 from aworld_gym.types import Episode
 
-__all__ = ["EnvLike", "Item", "arollout", "branch", "fork_items", "iterate", "make_items", "rollout"]
+__all__ = ["EnvLike", "Groups", "Item", "arollout", "branch", "fork_items", "iterate", "make_items", "rollout"]
 
 if TYPE_CHECKING:
     from aworld_gym.engines.ray import Ray
@@ -59,6 +59,42 @@ def make_items(episodes: int, *, seed: int = 0, group_size: int = 1) -> list[Ite
             f"episodes ({episodes}) must be a multiple of group_size ({group_size}), to keep groups whole"
         )
     return [Item(i, seed + i // group_size, i % group_size, str(seed + i // group_size)) for i in range(episodes)]
+
+
+class Groups:
+    """Puts records together to whole groups, whichever order they come in.
+
+    A group is whole once each of its samples has a valid record; spoiled attempts are no part of it.
+
+    Args:
+        size: samples of a group, the rollout's ``group_size``.
+
+    Example:
+        >>> groups = Groups(4)
+        >>> for episode in iterate("AWorld/Gaia-v0", OraclePolicy(), episodes=8, group_size=4):
+        ...     if (whole := groups.add(episode)) is not None:
+        ...         print([e.sample for e in whole])
+        [0, 1, 2, 3]
+        [0, 1, 2, 3]
+    """
+
+    def __init__(self, size: int):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError(f"size must be a whole number of at least 1, got {size!r}")
+        self.size = size
+        self.open: dict[str | None, dict[int, Episode]] = {}
+        """Groups that have begun and are not whole: the valid records by sample. Those left when the rollout has ended
+        stay so: some sample failed for good."""
+
+    def add(self, episode: Episode) -> tuple[Episode, ...] | None:
+        """Take a record in; the whole group, by sample, if this was its last."""
+        group = self.open.setdefault(episode.group_id, {})
+        if episode.valid:
+            group[episode.sample] = episode
+        if len(group) < self.size:
+            return None
+        del self.open[episode.group_id]
+        return tuple(group[sample] for sample in sorted(group))
 
 
 def fork_items(episode: Episode, step: int, n: int, *, options: Mapping[str, Any] | None = None) -> list[Item]:

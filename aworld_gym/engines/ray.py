@@ -370,6 +370,8 @@ def _shown(resources: Mapping[str, float]) -> str:
 
 
 def _in_one_line(error: BaseException) -> str:
-    """Ray's own words, which are a paragraph."""
+    """Ray's own words, which are a paragraph: which process of which machine, and why."""
     lines = [line.strip() for line in str(error).splitlines()]
-    return " ".join(line for line in lines if line)[:800]
+    kept = [line for line in lines if line and not line.startswith(("class_name:", "actor_id:", "namespace:"))]
+    text = " ".join(kept).partition(" Some common causes include")[0]
+    return text if len(text) <= 400 else text[:399] + "…"

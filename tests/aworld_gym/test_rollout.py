@@ -22,7 +22,7 @@ from aworld_gym.errors import ConfigError, InfraError, PolicyError, UnknownTaskE
 from aworld_gym.metrics import summarize
 from aworld_gym.policies import OraclePolicy, RandomPolicy, ScriptedPolicy
 from aworld_gym.policies.base import tool_call
-from aworld_gym.rollout import Item, arollout, iterate, make_items, rollout
+from aworld_gym.rollout import Groups, Item, arollout, iterate, make_items, rollout
 from aworld_gym.toolchain import stats
 from aworld_gym.trajectory import Journal, read_jsonl
 from aworld_gym.types import Outcome, PlanStep
@@ -142,6 +142,25 @@ def test_groups_share_seed_task_and_name():
         assert len({e.task_id for e in group}) == 1
         assert [e.sample for e in group] == [0, 1, 2, 3]
     assert len({e.key for e in episodes}) == 12
+
+
+def test_groups_are_put_together_whole_as_they_complete():
+    async def say(seed, attempt, turn, messages):
+        await asyncio.sleep(0.3 if seed == 0 else 0.0)
+        if seed == 2 or (seed == 1 and attempt == 0):
+            raise InfraError("host_refused", "429", server="llm")
+        return SUBMIT
+
+    groups, whole = Groups(3), []
+    with closing(iterate(Factory(), Custom(say), episodes=9, group_size=3, concurrency=9)) as episodes:
+        for episode in episodes:
+            group = groups.add(episode)
+            if group is not None:
+                whole.append([(e.seed, e.sample, e.attempt) for e in group])
+    assert sorted(whole) == [[(0, s, 0) for s in range(3)], [(1, s, 1) for s in range(3)]]
+    assert groups.open == {"2": {}}
+    with pytest.raises(ConfigError, match="size must be"):
+        Groups(0)
 
 
 def test_the_seed_decides_and_concurrency_does_not():
@@ -422,6 +441,50 @@ def test_episodes_run_at_the_same_time():
     began = time.monotonic()
     assert len(rollout(Factory(), Custom(say), episodes=32, concurrency=32)) == 32
     assert time.monotonic() - began < 16.0  # one after another: 32
+
+
+def test_never_more_at_once_than_asked_for():
+    at_once, most = 0, 0
+
+    async def say(seed, attempt, turn, messages):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.02)
+        at_once -= 1
+        return SUBMIT
+
+    factory = Factory()
+    rollout(factory, Custom(say), episodes=20, concurrency=3)
+    assert most == 3 and factory.made == 3
+
+
+def test_an_env_that_hangs_as_it_closes_delays_nobody_and_nothing_for_good(monkeypatch):
+    monkeypatch.setattr("aworld_gym.engines.envs.CLOSE_TIMEOUT_S", 4.0)
+    hung = []
+
+    class Hangs(ToolEnv):
+        async def aclose(self):
+            if not hung and self.episode is not None and not self.episode.outcome:  # the one that was spoiled
+                hung.append(self)
+                await super().aclose()
+                await asyncio.sleep(600)
+            await super().aclose()
+
+    def say(seed, attempt, turn, messages):
+        if seed == 0 and attempt == 0:
+            raise InfraError("host_refused", "429", server="llm")
+        return SUBMIT
+
+    began, done = time.monotonic(), []
+    with closing(iterate(lambda: Hangs(IN_PROCESS, TASKS), Custom(say), episodes=12, concurrency=3)) as episodes:
+        for episode in episodes:
+            done.append((episode.seed, episode.attempt, time.monotonic() - began))
+        assert hung
+    assert time.monotonic() - began < 60.0
+    spoiled = next(when for seed, attempt, when in done if (seed, attempt) == (0, 0))
+    assert len(done) == 13 and spoiled < 4.0  # its record did not wait for its env
+    assert all(when < 4.0 for seed, _, when in done if seed != 0)
 
 
 @pytest.mark.parametrize("where", ["policy", "tool"])
