@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 _PROBE = "Is 12 + 30 = 42? Größe, 你好 🙂, <b>x</b>.\n\n"
 _PROBE_CONTROLS = 16
+_LISTED = 5
+"""Log-probabilities that are compared: a temperature or a cut shows in the less probable ones."""
 _LEAST_SHIFT = 0.02
 """How much (nats, or share of the whole) a log-probability differs by more than rounding."""
 
@@ -288,15 +290,13 @@ class VllmGenerator:
     async def _logprobs_fit(self, name: str) -> bool:
         """Whether log-probabilities are of what is drawn from, and not of the model's bare distribution."""
         ids = [int(i) for i in self.codec.tokenizer.encode(_PROBE, add_special_tokens=False)]
-        asked = {**self.sampling.fields(), "seed": 0, "logprobs": 1}
+        asked = {**self.sampling.fields(), "seed": 0, "logprobs": _LISTED}
         shaped = await self._complete(name, ids, 1, asked)  # the first time that the parameters themselves are sent
         if self._known_fit is not None or self.sampling.plain:
             return self._known_fit is not False
         bare = await self._complete(name, ids, 1, {**asked, **Sampling(temperature=0.0).fields()})
-        most = [None if reply is None else reply.most_probable for reply in (shaped, bare)]
-        fit = False
-        if most[0] is not None and most[1] is not None:
-            fit = abs(most[0] - most[1]) > _LEAST_SHIFT * max(1.0, abs(most[1]))
+        pairs = [(shaped.listed.get(text), p) for text, p in bare.listed.items()] if shaped and bare else []
+        fit = any(q is not None and abs(p - q) > _LEAST_SHIFT * max(1.0, abs(p)) for q, p in pairs)
         if not fit:
             log.warning(
                 "%s seems to give log-probabilities of the model's bare distribution, and not of what is drawn from: "

@@ -21,8 +21,8 @@ class Reply:
     prompt_ids: list[int]
     """What the server took for the prompt."""
     finish: str
-    most_probable: float | None
-    """Of the first id: the highest log-probability that was listed there; None where none was."""
+    listed: dict[str, float]
+    """The log-probabilities that were listed at the first id, by text."""
 
     @classmethod
     def read(cls, body: Any, prompt: Sequence[int] | None, limit: int) -> Self | None:
@@ -52,8 +52,8 @@ class Reply:
         if not isinstance(logprobs, list) or len(logprobs) != len(ids):
             return None
         first = listed[0] if isinstance(listed, list) and listed else None
-        most = max(map(_number, first.values()), default=None) if isinstance(first, Mapping) else None
-        return cls(ids, [_number(value) for value in logprobs], prompt_ids, choice["finish_reason"], most)
+        listing = {str(text): _number(value) for text, value in first.items()} if isinstance(first, Mapping) else {}
+        return cls(ids, [_number(value) for value in logprobs], prompt_ids, choice["finish_reason"], listing)
 
 
 def _are_ids(value: Any) -> TypeGuard[list[int]]:

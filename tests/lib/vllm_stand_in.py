@@ -123,7 +123,9 @@ class VllmStandIn(ChatEndpoint):
                 "text_offset": [0] * len(sampled),
                 "token_logprobs": [value] * len(sampled),
                 "tokens": tokens,
-                "top_logprobs": [{token: value} for token in tokens],
+                "top_logprobs": [
+                    {token: value, **{f"{token}{k}": value - k for k in range(1, body["logprobs"])}} for token in tokens
+                ],
             }
         if body.get("return_token_ids"):
             choice |= {"token_ids": sampled, "prompt_token_ids": list(ids)}
