@@ -192,16 +192,13 @@ class Container:
         Raises:
             InfraError: the container ended by itself, and did not come back.
         """
-        since: tuple[str, ...] = ()
+        since: float | None = None
         while True:
-            logs = self._started("logs", "--follow", "--no-log-prefix", *since, SERVICE)
-            try:
-                while logs.poll() is None:
+            with self._log(since) as log:
+                while log.poll() is None:
                     if signals.wait(0.2):
                         return
-            finally:
-                _end(logs)
-            since = ("--since", str(int(time.time())))
+            since = time.time()
             deadline = time.monotonic() + _RESTART_S
             while not self.running():
                 if time.monotonic() > deadline:
@@ -211,14 +208,25 @@ class Container:
 
     def stop(self, signals: Signals) -> None:
         """Have the host drain and end; a second signal is passed on, and it ends at once."""
-        stopping = self._started("stop", "--timeout", str(int(self._drain_s + STOP_MARGIN_S)))
-        while stopping.poll() is None:
-            if signals.wait(0.2):
-                self._run("kill", "--signal", "SIGTERM", SERVICE)
+        with self._log(since=time.time()):
+            stopping = self._started("stop", "--timeout", str(int(self._drain_s + STOP_MARGIN_S)))
+            while stopping.poll() is None:
+                if signals.wait(0.2):
+                    self._run("kill", "--signal", "SIGTERM", SERVICE)
 
     def remove(self) -> None:
         """Remove the container and its network; stops it where it runs."""
         self._run("down", "--timeout", "10")
+
+    @contextmanager
+    def _log(self, since: float | None) -> Iterator[subprocess.Popen[bytes]]:
+        """While it is entered, the container's log from then on, or all of it, is copied to stderr."""
+        from_then = () if since is None else ("--since", str(int(since)))
+        process = self._started("logs", "--follow", "--no-log-prefix", *from_then, SERVICE)
+        try:
+            yield process
+        finally:
+            _end(process)
 
     def _started(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A command of Compose; an interrupt at the terminal does not reach it, but this process, which decides."""
