@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from aworld_gym.errors import ConfigError
 
@@ -42,3 +44,31 @@ class LogprobAlarm:
             self.threshold,
         )
         return True
+
+    def compare(
+        self,
+        gaps: Iterable[Any],
+        *,
+        step: int,
+        gather: Callable[[list[Any]], list[Any]] = list,
+        speaks: bool = True,
+    ) -> dict[str, float]:
+        """Look at the differences of a batch, and warn where they are too large.
+
+        Args:
+            gaps: arrays or tensors of any shape: the absolute difference at each sampled id that is trained on.
+            step: the trainer's.
+            gather: makes one list of those of all processes.
+            speaks: may this process warn?
+
+        Returns:
+            ``logprob_gap/mean`` and ``logprob_gap/max`` (nats) over all processes; nothing where no id is known.
+        """
+        own = [(float(gap.sum()), len(gap), float(gap.max())) for gap in (gap.reshape(-1) for gap in gaps) if len(gap)]
+        found = gather(own)
+        if not found:
+            return {}
+        mean, largest = sum(f[0] for f in found) / sum(f[1] for f in found), max(f[2] for f in found)
+        if speaks:
+            self.check(mean, largest, step=step)
+        return {"logprob_gap/mean": mean, "logprob_gap/max": largest}

@@ -1,25 +1,35 @@
-"""From one process and one batch to the next: specs as JSON, items, codecs and journals. No framework, no torch."""
+"""What goes from ``train`` to whoever plays episodes: an env as its spec, and the codec of a model's tokenizer."""
 
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
 
-from aworld_gym.errors import ConfigError
+from aworld_gym.errors import AWorldGymError, ConfigError
 from aworld_gym.making import make_tool_env
-from aworld_gym.play import Item
-from aworld_gym.tokens import ChatCodec
-from aworld_gym.trajectory import Journal
+from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
+
+log = logging.getLogger(__name__)
+
+Env = str | EnvSpec | gym.Env
+"""What ``train`` takes: an id, a spec, or an env made by ``gym.make``, whose spec is rebuilt."""
+
+FAMILIES = {
+    "hermes": "Qwen2.5, Qwen3, Hermes, SmolLM2 with a Hermes template",
+    "qwen_xml": "Qwen3.5, Nemotron 3",
+    "glm": "GLM 4.5 and later",
+    "llama": "Llama 3.1 and later",
+}
+"""Forms of tool calls, and model families that write them, whose episodes are trained on token-exactly."""
 
 
-def env_spec(env: str | EnvSpec | gym.Env) -> EnvSpec:
+def env_spec(env: Env) -> EnvSpec:
     """The spec that ``env`` is rebuilt from, wrappers included; proved by making it once.
 
     Raises:
@@ -60,71 +70,40 @@ def spec_of(text: str) -> EnvSpec:
     return EnvSpec.from_json(text)
 
 
-def number_items(seeds: Sequence[int], group_size: int, *, first: int = 0, step: int = 0) -> list[Item]:
-    """The episodes of a batch: which of its group's each is, and the group's name, ``step/seed`` and, if need be, more.
-
-    Args:
-        seeds: the task seed of each row; rows of a group are consecutive in the whole batch.
-        group_size: episodes per group.
-        first: the place of the first row in the whole batch, of which this may be one process's part.
-        step: the trainer's.
-    """
-    groups: dict[int, list[int]] = defaultdict(list)  # seed -> its groups in this batch, usually one
-    items = []
-    for index, seed in enumerate(seeds):
-        group, sample = divmod(first + index, group_size)
-        if group not in groups[seed]:
-            groups[seed].append(group)
-        again = groups[seed].index(group)
-        group_id = f"{step}/{seed}" + (f"/{again}" if again else "")
-        items.append(Item(index, seed, sample + group_size * again, group_id))
-    return items
-
-
-def checked_codec(tokenizer: Any, ends: int | Iterable[int] | None = None, **settings: Any) -> ChatCodec:
+def checked_codec(
+    tokenizer: Any, ends: int | Iterable[int] | None = None, *, given: ChatCodec | None = None, **settings: Any
+) -> ChatCodec:
     """A codec for a tokenizer, checked (:meth:`~aworld_gym.tokens.ChatCodec.self_check`).
 
     Args:
         tokenizer: the model's.
         ends: ids that the model itself declares as ends of generation; they end a turn too.
-        **settings: ChatCodec's.
+        given: the user's own, checked and used instead of one made here.
+        **settings: ChatCodec's, for one made here.
 
     Raises:
-        UnsupportedTemplateError: the chat template cannot be used token-exactly.
+        UnsupportedTemplateError: the chat template cannot be used token-exactly; it names those that can.
     """
-    codec = ChatCodec(tokenizer, **settings)
-    also = {ends} if isinstance(ends, int) else set(ends or ())
-    if "stop_ids" not in settings and not also <= codec.stop_ids:
-        codec = ChatCodec(tokenizer, stop_ids=codec.stop_ids | also, **settings)
-    codec.self_check()
+    try:
+        codec = given or ChatCodec(tokenizer, **settings)
+        also = {ends} if isinstance(ends, int) else set(ends or ())
+        if given is None and "stop_ids" not in settings and not also <= codec.stop_ids:
+            codec = ChatCodec(tokenizer, stop_ids=codec.stop_ids | also, **settings)
+        codec.self_check()
+    except UnsupportedTemplateError as error:
+        known = "; ".join(f"{names} (form {form!r})" for form, names in FAMILIES.items())
+        raise UnsupportedTemplateError(f"{error}. Families whose templates work: {known}") from error
     return codec
 
 
-class Journals:
-    """Where the episodes of a run are written, by split and process; opened when the first one comes.
-
-    Args:
-        paths: by split (``"train"``, ``"eval"``), the file of the first process.
-    """
-
-    def __init__(self, paths: dict[str, Path] | None = None):
-        self.paths = dict(paths or {})
-        self._open: dict[str, Journal] = {}
-
-    @classmethod
-    def into(cls, folder: Path) -> Journals:
-        """``episodes.jsonl`` and ``eval_episodes.jsonl`` in a folder."""
-        return cls({"train": folder / "episodes.jsonl", "eval": folder / "eval_episodes.jsonl"})
-
-    def get(self, split: str, rank: int = 0) -> Journal | None:
-        """The journal of a split, for the process of this rank (``episodes.rank1.jsonl``); None where it has none."""
-        if split not in self._open and split in self.paths:
-            path = self.paths[split]
-            self._open[split] = Journal(path if rank == 0 else path.with_suffix(f".rank{rank}{path.suffix}"))
-        return self._open.get(split)
-
-    def close(self) -> None:
-        """Close those that are open."""
-        for journal in self._open.values():
-            journal.close()
-        self._open.clear()
+def prompt_length(spec: EnvSpec, codec: ChatCodec, seed: int) -> int | None:
+    """Ids of the prompt of one task, from one reset in this process; None, and a warning, where it cannot be reset."""
+    env = make_tool_env(spec)
+    try:
+        messages, info = env.reset(seed=seed)
+        return len(codec.prompt(messages, info["tools"]))
+    except AWorldGymError as error:
+        log.warning("the env could not be reset before the run, so its prompts were not measured: %s", error)
+        return None
+    finally:
+        env.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from accelerate.utils import gather_object
+from transformers import GenerationConfig, TrainerCallback
 
-from adapters.common import DEFAULT_TASKS, THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, MetricsFile
+from adapters.common import DEFAULT_TASKS, THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm, MetricsFile
+from adapters.credit import turn_advantages
+from aworld_gym.generation import Sampled
 
 
 class MetricsCallback(TrainerCallback):
@@ -44,17 +47,55 @@ def tasks_needed(args: Any) -> int:
     return batches * ((args.generation_batch_size or 1) // (args.num_generations or 1))
 
 
-def threshold(model: Any, args: Any) -> float:
-    """The log-probability difference (nats) that rounding explains, for a model and how it trains and samples."""
-    dtypes = set() if model is None else {p.dtype for p in model.parameters()}
-    low = args.bf16 or args.fp16 or args.use_vllm or dtypes != {torch.float32}
-    return THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
+def logprob_alarm(model: Any, args: Any, threshold: float | None) -> LogprobAlarm:
+    """The alarm for a model and how it trains and samples: by default above what rounding explains there (nats)."""
+    if threshold is None:
+        dtypes = set() if model is None else {p.dtype for p in model.parameters()}
+        low = args.bf16 or args.fp16 or args.use_vllm or dtypes != {torch.float32}
+        threshold = THRESHOLD_LOW_PRECISION if low else THRESHOLD_FP32
+    return LogprobAlarm(threshold)
 
 
 def context(model: Any, *engine: int | None) -> int | None:
     """How many ids a model, and the engine that samples, can hold; None where nothing says."""
     held = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return min((bound for bound in (held, *engine) if bound), default=None)
+
+
+def declared_ends(model: Any) -> int | list[int] | None:
+    """Ids that end generation by the model's own word: of a model, or of a folder or a name on a hub."""
+    if not isinstance(model, str):
+        return getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    try:
+        return GenerationConfig.from_pretrained(model).eos_token_id
+    except OSError:  # it has none, and then its sampler ends by none
+        return None
+
+
+def own_turn_advantages(
+    rewards: Sequence[Sequence[float] | None], accelerator: Any, group_size: int, scale: Any
+) -> list[list[float]]:
+    """:func:`adapters.credit.turn_advantages` of this process's episodes; their groups may be spread over processes.
+
+    Args:
+        rewards: of each episode of this process the rewards of its turns; None for an invalid one.
+        accelerator: which process this is.
+        group_size: episodes per group.
+        scale: as for ``turn_advantages``.
+    """
+    everyone = turn_advantages(gather_object(list(rewards)), group_size=group_size, scale=scale)
+    first = accelerator.process_index * len(rewards)
+    return everyone[first : first + len(rewards)]
+
+
+def for_evaluation(given: Mapping[str, Any]) -> dict[str, Any]:
+    """When to evaluate, and one episode a task, where that is not said."""
+    ours: dict[str, Any] = {}
+    if given.get("eval_strategy", "no") == "no":
+        steps = int(given.get("max_steps", -1))
+        every = int(given.get("eval_steps") or 0) or (max(1, steps // 10) if steps > 0 else 100)
+        ours = {"eval_strategy": "steps", "eval_steps": every}
+    return ours if given.get("num_generations_eval") else {**ours, "num_generations_eval": 1}
 
 
 def on_this_machine(given: Mapping[str, Any], **also: Any) -> dict[str, Any]:
@@ -115,3 +156,38 @@ class SampledLogprobs:
         last = torch.tensor([row[-1] for row in ids], device=self._logits.device)
         table = torch.stack([*self._steps, self._of(last)], dim=1).tolist()
         return [table[k][: len(row)] for k, row in enumerate(ids)]
+
+
+def sample(
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    stop_ids: Collection[int],
+    *,
+    pad: int,
+    temperature: float,
+    generate: Callable[..., torch.Tensor] | None = None,
+    **settings: Any,
+) -> list[Sampled]:
+    """Sample one continuation for each prompt with a transformers model, one batch of all.
+
+    Args:
+        model: the model.
+        prompts: their ids.
+        stop_ids: a turn ends with the first of them, which is part of it.
+        pad: an id to pad with; it may be sampled too.
+        temperature: the trainer's, of the log-probabilities.
+        generate: takes the model and what ``model.generate`` takes, in its place.
+        **settings: of generation.
+    """
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[pad] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=model.device)
+    mask = torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=model.device)
+    model.eval()
+    with torch.no_grad(), SampledLogprobs(model, temperature) as watch:
+        call = type(model).generate if generate is None else generate
+        out = call(model, input_ids=ids, attention_mask=mask, **settings)[:, longest:].tolist()
+    rows = []
+    for row in out:
+        end = next((k + 1 for k, token in enumerate(row) if token in stop_ids), len(row))
+        rows.append(row[:end])
+    return list(zip(rows, watch.logprobs(rows) or [None] * len(rows), strict=True))

@@ -1,50 +1,17 @@
-"""What a run leaves: its result, counts of its episodes, their metrics, and the files. No framework, no torch."""
+"""What a run leaves beside its episodes: its result, and the file of its metrics. No framework, no torch."""
 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from adapters.episodes import EpisodeCounts
 from aworld_gym.errors import ConfigError
-from aworld_gym.token_policy import TokenEpisode
-from aworld_gym.types import Outcome
-
-log = logging.getLogger(__name__)
-
-
-class EpisodeCounts(Counter[str]):
-    """How episodes ended: ``episodes``, ``invalid``, ``retried`` and one count per outcome."""
-
-    def add(self, played: TokenEpisode) -> None:
-        """Count one item of a rollout."""
-        self["episodes"] += 1
-        self["invalid"] += not played.episode.valid
-        self["retried"] += played.attempts - 1
-        self[str(played.episode.outcome)] += 1
-
-    def warn_of_invalid(self, played: Sequence[TokenEpisode], step: int) -> None:
-        """Say aloud, with one cause, where episodes of a batch are not measurements."""
-        bad = [p.episode for p in played if not p.episode.valid]
-        if bad:
-            level = logging.ERROR if len(bad) == len(played) else logging.WARNING
-            log.log(
-                level,
-                "step %d: %d of %d episodes failed with their infrastructure (%d of %d in this run) and are left out "
-                "of loss and baseline; for example: %s",
-                step,
-                len(bad),
-                len(played),
-                self["invalid"],
-                self["episodes"],
-                bad[0].error,
-            )
 
 
 @dataclass(frozen=True)
@@ -59,31 +26,6 @@ class TrainResult:
     """Every training episode, as JSONL, in order of completion."""
     counts: EpisodeCounts = field(default_factory=EpisodeCounts)
     """How the episodes of this run ended."""
-
-
-def episode_metrics(played: TokenEpisode) -> dict[str, float]:
-    """What to log of an episode; means over a batch are meaningful. Invalid ones only count as such."""
-    episode = played.episode
-    out = {"env/invalid": float(not episode.valid), "env/retried": float(played.attempts - 1)}
-    if not episode.valid:
-        return out
-    results = [result for step in episode.steps for result in step.results]
-    out |= {
-        "env/return": episode.total_reward,
-        "env/turns": float(len(episode.steps)),
-        "env/tool_calls": float(len(results)),
-        "env/tool_errors": float(sum(result.error is not None for result in results)),
-        "env/sampled_tokens": float(played.trajectory.sampled_count if played.trajectory else 0),
-    }
-    if episode.score is not None:
-        out["env/score"] = episode.score
-    for outcome in Outcome:
-        if outcome.valid:
-            out[f"env/outcome/{outcome}"] = float(episode.outcome is outcome)
-    for step in episode.steps:
-        for name, value in step.components.items():
-            out[f"env/reward/{name}"] = out.get(f"env/reward/{name}", 0.0) + value
-    return out
 
 
 class MetricsFile:
@@ -101,6 +43,15 @@ class MetricsFile:
         partial = path.with_name(path.name + ".partial")
         partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         os.replace(partial, path)
+
+    @classmethod
+    def take_over(cls, path: Path, rows: Sequence[Mapping[str, Any]], *, resumes: bool) -> list[dict[str, Any]]:
+        """Write what a framework logged elsewhere, after what an earlier run logged before; all rows of the file."""
+        first = min((row["step"] for row in rows), default=0)
+        file = cls(path, resume_step=first - 1 if resumes else None)
+        for row in rows:
+            file.append(row)
+        return cls.read(path)
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row; numbers that JSON lacks become null."""

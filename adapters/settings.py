@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,18 @@ def take_rollout(given: dict[str, Any], rollout: Any) -> Any:
     return section if rollout is None else rollout
 
 
-def check_names(given: Mapping[str, Any], arguments: type, train: Callable[..., Any]) -> None:
-    """Raises ConfigError for a setting that a framework's dataclass of arguments does not have."""
-    known = [field.name for field in dataclasses.fields(arguments)]
+def checked(given: Mapping[str, Any], arguments: type, train: Callable[..., Any]) -> dict[str, Any]:
+    """The settings, with text that stands for a number as one: YAML reads 1e-6 (without a dot) as text.
+
+    Args:
+        given: the user's.
+        arguments: the framework's dataclass of them.
+        train: the adapter's, which has arguments of its own.
+
+    Raises:
+        ConfigError: one that the dataclass does not have.
+    """
+    known = {field.name: str(field.type) for field in dataclasses.fields(arguments)}
     own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
     for name in given:
         if name not in known and name in own:
@@ -63,38 +72,45 @@ def check_names(given: Mapping[str, Any], arguments: type, train: Callable[..., 
         if name not in known:
             hint = did_you_mean(name, [*known, *own])
             raise ConfigError(f"{arguments.__name__} has no field {name!r}, and train() no such argument.{hint}")
+    return {name: _number(value) if "float" in known[name] else value for name, value in given.items()}
 
 
-def numbers(given: Mapping[str, Any], arguments: type) -> dict[str, Any]:
-    """The settings, with text that stands for a number as one: YAML reads 1e-6 (without a dot) as text."""
-    kinds = {field.name: str(field.type) for field in dataclasses.fields(arguments)}
-    return {name: _number(value) if "float" in kinds.get(name, "") else value for name, value in given.items()}
+def leaves(given: Mapping[str, Any], tree: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings for a framework whose own are a tree: dotted keys and values, with text for a number as one.
+
+    Args:
+        given: the user's, nested or with dotted keys. A key that the tree lacks begins with ``+``.
+        tree: the framework's defaults; sections are mappings, and an empty one takes any name.
+        at: the key of the section that both are of.
+
+    Raises:
+        ConfigError: a name that the tree lacks, or a text where it has a number.
+    """
+    for key, value in given.items():
+        added, (*path, name) = key.startswith("+"), key.lstrip("+").split(".")
+        section: Any = tree
+        for part in path:
+            section = section.get(part) if isinstance(section, Mapping) else None
+        known = section if isinstance(section, Mapping) else None
+        dotted = ".".join((*filter(None, [at]), *path, name))
+        if not added and (known is None or (known and name not in known)):
+            hint = did_you_mean(name, map(str, known or tree))
+            raise ConfigError(f"the configuration has no {dotted!r} (write '+{dotted}' to add it).{hint}")
+        default = (known or {}).get(name)
+        if isinstance(value, Mapping) and isinstance(default, Mapping) and default and not added:
+            yield from leaves(value, default, dotted)
+            continue
+        if isinstance(value, str) and type(default) in (int, float):
+            try:
+                value = type(default)(float(value))
+            except ValueError as error:
+                raise ConfigError(f"{dotted}={value!r}: expected a number, such as {default!r}") from error
+        yield ("+" if added else "") + dotted, value
 
 
 def say(settings: Mapping[str, Any]) -> None:
     """Log what an adapter sets besides what the caller gave."""
     log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in settings.items()))
-
-
-def say_what_is_trained(env_id: str, tasks: int, group_size: int, max_tokens: int, credit: str) -> None:
-    """Log what a run is."""
-    log.info(
-        "training on %s: %d tasks an epoch, %d episodes a group, at most %d tokens an episode after its prompt; "
-        "the reward of %s",
-        env_id,
-        tasks,
-        group_size,
-        max_tokens,
-        "an episode is the sum of its steps' rewards" if credit == "episode" else "each turn is its own and the later",
-    )
-
-
-def task_seeds(tasks: int | Sequence[int], first: int) -> list[int]:
-    """The seeds of that many tasks from ``first`` on, or those given."""
-    seeds = range(first, first + tasks) if isinstance(tasks, int) else tasks
-    if len(seeds) == 0 or isinstance(tasks, bool):
-        raise ConfigError(f"expected a positive number of tasks or a list of seeds, got {tasks!r}")
-    return [int(seed) for seed in seeds]
 
 
 def _number(value: Any) -> Any:

@@ -238,6 +238,9 @@ def train(
     env: EnvId,
     model: Annotated[str, typer.Option(help="A folder or a hub name.")],
     output: Annotated[Path, typer.Option(help="A folder for checkpoints, metrics and episodes.")],
+    given: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the trainer, as with --set.")
+    ] = None,
     trainer: Annotated[str, typer.Option(help=f"{', '.join(adapters_here())}.")] = "trl",
     config: Annotated[
         Path | None, typer.Option(help="The trainer's own settings: a YAML or JSON file, passed on as it is.")
@@ -256,7 +259,7 @@ def train(
         choice = choose_env(env, env_kwargs, k)
         settings = load_settings(config) if config else None
         chosen = {"model": model, "output_dir": str(output), "config": settings}
-        more = key_values(overrides)
+        more = key_values([*(given or ()), *(overrides or ())])
         for name in chosen.keys() & more.keys():
             raise ConfigError(f"--set {name}: use --{name.removesuffix('_dir')}")
         result = adapter(trainer).train(choice.spec, **chosen, **more)

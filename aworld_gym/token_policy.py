@@ -192,6 +192,7 @@ def token_rollout(
     concurrency: int = 256,
     retries: int = 1,
     straggler_s: float = STRAGGLER_S,
+    deadline_s: float | None = None,
     journal: Journal | None = None,
     on_episode: Callable[[Episode], None] | None = None,
     rendezvous: Rendezvous | None = None,
@@ -211,6 +212,7 @@ def token_rollout(
         concurrency: episodes at once.
         retries: further tries, each in a fresh env, of an episode that infrastructure spoiled.
         straggler_s: see :class:`GenerationPool`.
+        deadline_s: wall-clock seconds for one attempt at an episode, sampling included; it then ends as ``timeout``.
         journal: where each record is written as it is complete.
         on_episode: called with each record, spoiled attempts included, on the loop's thread.
         rendezvous: for distributed runs in which generation is collective; see :meth:`GenerationPool.serve`.
@@ -250,7 +252,14 @@ def token_rollout(
 
     async def play() -> None:
         episodes = arollout(
-            env, policy, items=items, concurrency=concurrency, retries=retries, journal=journal, on_episode=finished
+            env,
+            policy,
+            items=items,
+            concurrency=concurrency,
+            retries=retries,
+            deadline_s=deadline_s,
+            journal=journal,
+            on_episode=finished,
         )
         async with aclosing(cast("AsyncGenerator[Episode, None]", episodes)) as records:
             async for episode in records:

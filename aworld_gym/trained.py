@@ -1,7 +1,7 @@
 """What a trainer is given of one episode, and the form in which a rollout path can be called on its own.
 
 A trainer's adapter ends in that trainer's tensors. So that adapters can be compared with each other and checked from
-outside (:func:`aworld_gym.testing.check_adapter`), each also offers its rollout path as a plain function, a
+outside (:func:`aworld_gym.testing.check_adapter`), its rollout path can be written as a plain function, a
 :class:`RolloutRows`: the same code as in training, but for the sampler.
 """
 
@@ -68,6 +68,12 @@ class TrainedRow:
         starts = [k for k, bit in enumerate(self.mask) if bit and (k == 0 or not self.mask[k - 1])]
         return tuple((start, end + 1) for start, end in zip(starts, self.turn_ends, strict=True))
 
+    @property
+    def token_rewards(self) -> tuple[float, ...]:
+        """Aligned with ``response_ids``: each turn's reward at its last sampled id, 0.0 elsewhere."""
+        at = dict(zip(self.turn_ends, self.turn_rewards, strict=True))
+        return tuple(at.get(k, 0.0) for k in range(len(self.response_ids)))
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-serialisable dict; ``from_dict`` is its inverse."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
@@ -80,7 +86,7 @@ class TrainedRow:
 
 
 class RolloutRows(Protocol):
-    """An adapter's rollout path over a sampler that is given: ``adapters.<trainer>.rollout_rows``."""
+    """An adapter's rollout path over a sampler that is given."""
 
     def __call__(
         self, env: EnvLike, codec: ChatCodec, generate: Generate, items: Sequence[Item], *, max_tokens: int

@@ -262,12 +262,10 @@ def hf_times(metrics: Sequence[Mapping[str, Any]], folder: Path, clock: Sequence
 
 
 def verl_times(metrics: Sequence[Mapping[str, Any]], folder: Path, clock: Sequence[float]) -> list[dict[str, float]]:
-    """Of verl: its own timers; generation and envs share its rollout's time as they share their sum over episodes."""
-    notes = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    """Of verl: its own timers; generation and envs share its rollout's time as they share their mean over episodes."""
     out = []
     for row in [row for row in metrics if "timing_s/step" in row][1:]:
-        of_step = [note for note in notes if note["step"] == row["step"]]
-        generation, env = (sum(note[key] for note in of_step) for key in ("generate_s", "env_s"))
+        generation, env = row["time/generate_s"], row["time/env_s"]
         rollout = row["timing_s/gen"]
         share = generation / ((generation + env) or 1.0)
         out.append(split(row["timing_s/step"], rollout * share, rollout * (1 - share)))

@@ -12,25 +12,40 @@ swift is imported when something here is used, not before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib.metadata
+from typing import TYPE_CHECKING
 
 from adapters.common import TrainResult, TurnwiseOptions
+from adapters.versions import imports_late, require
+from aworld_gym.errors import ConfigError
 
 if TYPE_CHECKING:
-    from adapters.swift.parity import rollout_rows
-    from adapters.swift.run import register, train, write_tasks
+    from adapters.swift.plugin import register, write_tasks
+    from adapters.swift.run import train
     from adapters.swift.trainer import EnvGRPOTrainer
 
-__all__ = ["EnvGRPOTrainer", "TrainResult", "TurnwiseOptions", "register", "rollout_rows", "train", "write_tasks"]
+__all__ = ["EnvGRPOTrainer", "TrainResult", "TurnwiseOptions", "register", "train", "write_tasks"]
+
+TESTED = ("4.6.0",)
+"""Versions of ms-swift that the tests of this package pass with."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+def require_swift() -> str:
+    """The installed version of ms-swift.
 
-    from adapters.swift import _private
+    Raises:
+        MissingDependencyError: there is none, or no msgspec, which swift needs and does not declare.
+        ConfigError: a trl that swift cannot work with.
+    """
+    found = require("ms-swift", "swift", TESTED, needs=("msgspec", "trl"))
+    trl = importlib.metadata.version("trl")
+    if int(trl.split(".", 1)[0]) >= 1:
+        raise ConfigError(
+            f"ms-swift {found} works with a trl below 1, and trl {trl} is installed. The adapters for TRL and for "
+            "ms-swift need an environment each: pip install 'aworld-gym[swift]' in a fresh one"
+        )
+    return found
 
-    _private.require_swift()
-    place = {"EnvGRPOTrainer": "trainer", "rollout_rows": "parity"}.get(name, "run")
-    return getattr(importlib.import_module(f"adapters.swift.{place}"), name)
+
+PLACES = {"EnvGRPOTrainer": "trainer", "register": "plugin", "train": "run", "write_tasks": "plugin"}
+__getattr__ = imports_late(__name__, require_swift, PLACES)

@@ -16,25 +16,18 @@ TRL is imported when something here is used, not before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters.common import RolloutOptions, TrainResult
+from adapters.trl._private import require_trl
+from adapters.versions import imports_late
 
 if TYPE_CHECKING:
-    from adapters.trl.parity import rollout_rows
     from adapters.trl.rollouts import TrlSpec
     from adapters.trl.run import spec, train
     from adapters.trl.trainer import EnvGRPOTrainer
 
-__all__ = ["EnvGRPOTrainer", "RolloutOptions", "TrainResult", "TrlSpec", "rollout_rows", "spec", "train"]
+__all__ = ["EnvGRPOTrainer", "RolloutOptions", "TrainResult", "TrlSpec", "spec", "train"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from adapters.trl import _private
-
-    _private.require_trl()
-    from adapters.trl import parity, rollouts, run, trainer
-
-    return getattr({"EnvGRPOTrainer": trainer, "TrlSpec": rollouts, "rollout_rows": parity}.get(name, run), name)
+PLACES = {"EnvGRPOTrainer": "trainer", "TrlSpec": "rollouts", "spec": "run", "train": "run"}
+__getattr__ = imports_late(__name__, require_trl, PLACES)

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from adapters import versions
-from adapters.hf import SampledLogprobs
 from aworld_gym.errors import MissingDependencyError
 from aworld_gym.generation import Sampled
 
@@ -66,18 +65,18 @@ class TrainerSampler:
     def __init__(self, trainer: Any):
         self._trainer = trainer
         self._filler = [tokenizer(trainer).eos_token_id]
-        self.distributed = trainer.accelerator.num_processes > 1
 
     def __call__(self, prompts: list[list[int]], limits: list[int]) -> list[Sampled]:
         """Sample at most ``limits[i]`` ids after ``prompts[i]``, stop id included."""
-        trainer, count = self._trainer, len(prompts)
-        limit = max(limits, default=1)
-        if self.distributed:
+        from adapters.batches import round_of_all
+        from adapters.hf import SampledLogprobs
+
+        trainer, limit = self._trainer, max(limits, default=1)
+        if trainer.accelerator.num_processes > 1:
             # A round may be collective: every process takes part, and with a vLLM server by the same number of rows.
-            rounds = _gather([(count, limit)])
-            limit = max(limit for _, limit in rounds)
-            rows = max(count for count, _ in rounds) if trainer.use_vllm else max(count, 1)
-            prompts = prompts + [self._filler] * (rows - count)
+            rows, limit = round_of_all(len(prompts), limit)
+            rows = rows if trainer.use_vllm else max(len(prompts), 1)
+            prompts = prompts + [self._filler] * (rows - len(prompts))
         plain = not (trainer.use_vllm or trainer.use_transformers_continuous_batching)
         model = trainer.accelerator.unwrap_model(trainer.model)
         with _max_new_tokens(trainer, limit), SampledLogprobs(model, trainer.temperature, plain) as watch:
@@ -89,11 +88,6 @@ class TrainerSampler:
             row = None if logprobs is None else [float("nan") if x is None else float(x) for x in logprobs[k][:bound]]
             out.append(([int(i) for i in ids[k][:bound]], row))
         return out
-
-    def rendezvous(self, alive: bool, waiting: bool) -> tuple[bool, bool]:
-        """Of all processes: is any alive, does any wait for a batch?"""
-        flags = _gather([(alive, waiting)])
-        return any(a for a, _ in flags), any(w for _, w in flags)
 
 
 def adopt_stop_ids(trainer: Any, stop_ids: Sequence[int]) -> None:
@@ -136,12 +130,6 @@ def log_metric(trainer: Any, name: str, value: float) -> None:
 def tokenizer(trainer: Any) -> Any:
     """The trainer's tokenizer, of its processor where it has one."""
     return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-
-
-def _gather(values: list[Any]) -> list[Any]:
-    from accelerate.utils import gather_object
-
-    return list(gather_object(values))
 
 
 @contextmanager

@@ -11,39 +11,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from gymnasium.envs.registration import EnvSpec
 
-from adapters.common import (
-    EpisodeCounts,
-    Journals,
-    RolloutOptions,
-    TrainedRow,
-    checked_codec,
-    episode_metrics,
-    number_items,
-)
+from adapters import common
+from adapters.batches import Batches
+from adapters.common import Journals, RolloutOptions, TrainedRow
 from adapters.hf import context
 from adapters.trl import _private
-from aworld_gym.errors import ConfigError
-from aworld_gym.generation import PoolStats
-from aworld_gym.token_policy import TokenEpisode, token_rollout
+from aworld_gym.token_policy import TokenEpisode
 from aworld_gym.tokens import ChatCodec
 from aworld_gym.types import Outcome
 
 
-def dataset(env: str, seeds: Sequence[int]) -> Any:
-    """A ``datasets.Dataset`` of one row per task seed.
+def dataset(env: str, seeds: Sequence[int]) -> Dataset:
+    """One row per task seed.
 
     Args:
         env: ``"train"`` or ``"eval"``: which of the rollout function's envs plays the row.
         seeds: the task seeds.
     """
-    from datasets import Dataset
-
-    rows = [[{"role": "user", "content": f"{env} task {s}", "env": env, "task_seed": s}] for s in seeds]
+    rows = [[{**common.task_message(seed, env), "env": env, "task_seed": seed}] for seed in seeds]
     return Dataset.from_dict({"prompt": rows})
 
 
@@ -53,7 +43,7 @@ class EnvRollouts:
     Args:
         envs: specs by the name that dataset rows carry (``"train"``, ``"eval"``).
         options: how episodes are played.
-        journals: for each env, where its episodes are written as they finish; none for an env left out.
+        journals: where episodes are written as they finish.
         codec: tokenises and parses; by default made for the trainer's tokenizer.
     """
 
@@ -61,13 +51,11 @@ class EnvRollouts:
         self,
         envs: Mapping[str, EnvSpec],
         options: RolloutOptions | None = None,
-        journals: Mapping[str, Path] | None = None,
+        journals: Journals | None = None,
         codec: ChatCodec | None = None,
     ):
-        self.envs, self.options = dict(envs), options or RolloutOptions()
-        self.counts = {name: EpisodeCounts() for name in self.envs}
-        self._journals = Journals(dict(journals or {}))
-        self._given_codec = codec
+        self.envs, self._given_codec = dict(envs), codec
+        self.batches = Batches(options or RolloutOptions(), journals or Journals())
         self._prepared: tuple[Any, ChatCodec, _private.TrainerSampler] | None = None
 
     def prepare(self, trainer: Any) -> tuple[ChatCodec, _private.TrainerSampler]:
@@ -77,8 +65,12 @@ class EnvRollouts:
             UnsupportedTemplateError: the chat template cannot be used token-exactly.
         """
         if self._prepared is None or self._prepared[0] is not trainer:
-            codec = self._given_codec or _codec_for(trainer)
-            codec.self_check()
+            codec = common.checked_codec(
+                _private.tokenizer(trainer),
+                _private.trainer_stop_ids(trainer),
+                given=self._given_codec,
+                template_kwargs=trainer.chat_template_kwargs or None,
+            )
             _private.adopt_stop_ids(trainer, sorted(codec.stop_ids))
             self._prepared = trainer, codec, _private.TrainerSampler(trainer)
         return self._prepared[1:]
@@ -91,37 +83,29 @@ class EnvRollouts:
             row for the reward function and for credit: ``env_reward``, ``env_valid``, ``turn_spans`` (half-open
             ranges of the completion), ``turn_rewards``, ``env_metrics``.
         """
-        (codec, sampler), names = self.prepare(trainer), {row[-1]["env"] for row in prompts}
-        if len(names) != 1 or not names <= set(self.envs):
-            raise ConfigError(f"expected the rows of one env of {sorted(self.envs)} in a batch, got {sorted(names)}")
-        (name,), step, stats = names, trainer.state.global_step, PoolStats()
+        codec, sampler = self.prepare(trainer)
+        name = common.the_one((row[-1]["env"] for row in prompts), self.envs)
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-        seeds, rank = [int(row[-1]["task_seed"]) for row in prompts], trainer.accelerator.process_index
-        played = token_rollout(
+        played, metrics = self.batches.play(
             self.envs[name],
             codec,
             sampler,
-            number_items(seeds, size or 1, first=rank * len(seeds), step=step),
+            [int(row[-1]["task_seed"]) for row in prompts],
+            split=name,
+            group_size=size or 1,
+            step=trainer.state.global_step,
+            accelerator=trainer.accelerator,
             max_tokens=trainer.max_completion_length,
-            max_turn_tokens=self.options.max_turn_tokens,
             max_context=context(trainer.model, trainer.args.vllm_max_model_length if trainer.use_vllm else None),
-            concurrency=self.options.concurrency,
-            retries=self.options.retries,
-            straggler_s=self.options.straggler_s,
-            journal=self._journals.get(name, rank),
-            rendezvous=sampler.rendezvous if sampler.distributed else None,
-            model_version=str(step),
-            stats=stats,
+            room="the model, or the engine, holds no more",
         )
-        for one in played:
-            self.counts[name].add(one)
-        self.counts[name].warn_of_invalid(played, step)
         # TRL needs at least one id in every prompt and completion; the filler is never trained on.
-        return _columns(played, stats, filler=min(codec.stop_ids), mask_truncated=trainer.mask_truncated_completions)
+        out = _columns(played, filler=min(codec.stop_ids), mask_truncated=trainer.mask_truncated_completions)
+        return out | {"env_metrics": metrics}
 
     def close(self) -> None:
         """Close the journals."""
-        self._journals.close()
+        self.batches.journals.close()
 
 
 def env_reward(
@@ -140,12 +124,7 @@ def env_reward(
     return [reward if valid else None for reward, valid in zip(env_reward, env_valid, strict=True)]
 
 
-def _codec_for(trainer: Any) -> ChatCodec:
-    settings = {"template_kwargs": trainer.chat_template_kwargs or None}
-    return checked_codec(_private.tokenizer(trainer), _private.trainer_stop_ids(trainer), **settings)
-
-
-def _columns(played: Sequence[TokenEpisode], stats: PoolStats, *, filler: int, mask_truncated: bool) -> dict[str, Any]:
+def _columns(played: Sequence[TokenEpisode], *, filler: int, mask_truncated: bool) -> dict[str, Any]:
     rows = [TrainedRow.of(one, filler=filler) for one in played]
     out: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
     for one, row in zip(played, rows, strict=True):
@@ -159,14 +138,11 @@ def _columns(played: Sequence[TokenEpisode], stats: PoolStats, *, filler: int, m
     trained = [row for row in rows if row.turns]
     if trained and all(row.logprobs is None for row in trained):
         out["logprobs"] = None
-    metrics = [episode_metrics(one) for one in played]
-    metrics[0] |= {"env/late": float(stats.late), "time/generate_s": stats.generate_s, "time/env_s": stats.wait_s}
     return out | {
         "env_reward": [one.episode.total_reward for one in played],
         "env_valid": [row.valid for row in rows],
         "turn_spans": [[list(turn) for turn in row.turns] for row in rows],
         "turn_rewards": [list(row.turn_rewards) for row in rows],
-        "env_metrics": metrics,
     }
 
 
@@ -174,9 +150,9 @@ def _columns(played: Sequence[TokenEpisode], stats: PoolStats, *, filler: int, m
 class TrlSpec:
     """An env in the form that a GRPOTrainer takes; see :func:`adapters.trl.spec`."""
 
-    train_dataset: Any
-    """A ``datasets.Dataset`` with one row per task."""
+    train_dataset: Dataset
+    """One row per task."""
     rollout_func: EnvRollouts
     reward_funcs: list[Callable[..., list[float | None]]] = field(default_factory=lambda: [env_reward])
-    eval_dataset: Any = None
+    eval_dataset: Dataset | None = None
     """Rows of ``eval_env``, where one was given."""

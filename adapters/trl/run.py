@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,33 +11,15 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import IntervalStrategy
 from trl import GRPOConfig
 
-from adapters.common import (
-    DEFAULT_TASKS,
-    EVAL_SEEDS,
-    MODELS,
-    SEEDS_PER_RUN,
-    Env,
-    RolloutOptions,
-    TrainResult,
-    check_model_folder,
-    env_spec,
-    read_config,
-    refuse_mixing,
-    say,
-    say_what_is_trained,
-    take_rollout,
-    task_seeds,
-)
-from adapters.credit import Credit
-from adapters.hf import MetricsCallback, on_this_machine, tasks_needed
-from adapters.settings import check_names, numbers
+from adapters import common
+from adapters.common import Credit, Env, Job, Journals, RolloutOptions, TrainResult
+from adapters.hf import MetricsCallback, for_evaluation, on_this_machine, tasks_needed
+from adapters.settings import checked
 from adapters.trl import _private
 from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
 from adapters.trl.trainer import EnvGRPOTrainer
 from aworld_gym.errors import ConfigError
 from aworld_gym.tokens import ChatCodec
-
-log = logging.getLogger(__name__)
 
 
 @_private.without_renaming_notices()
@@ -97,18 +78,13 @@ def train(
         ConfigError: settings that cannot work, an env or model that cannot be had, a template that cannot be used
             token-exactly, or an ``output_dir`` that holds another run's episodes.
     """
-    check_model_folder(model)
-    output_dir, specs = Path(output_dir), {"train": env_spec(env)}
-    if eval_env is not None:
-        specs["eval"] = env_spec(eval_env)
-    args, options = arguments(config, output_dir, rollout, overrides, evaluates=eval_env is not None)
+    job = Job.of(env, eval_env, model, output_dir, credit, tasks, eval_tasks, takes_objects=True)
+    args, options = arguments(config, job.output_dir, rollout, overrides, evaluates=job.evaluates)
     if not resume_from_checkpoint:
-        refuse_mixing(output_dir)
-    journals = {"train": output_dir / "episodes.jsonl", "eval": output_dir / "eval_episodes.jsonl"}
-    rollouts = EnvRollouts(specs, options, journals, codec)
-    seeds = task_seeds(tasks if tasks is not None else tasks_needed(args), args.seed * SEEDS_PER_RUN)
-    parts = _parts(rollouts, seeds, task_seeds(eval_tasks, EVAL_SEEDS))
-    try:
+        common.refuse_mixing(job.output_dir)
+    rollouts = EnvRollouts(job.specs, options, Journals.into(job.output_dir), codec)
+    parts = _parts(rollouts, job.seeds(tasks_needed(args), args.seed))
+    with job.loading():
         trainer = EnvGRPOTrainer(
             str(model) if isinstance(model, Path) else model,
             parts.reward_funcs,
@@ -123,29 +99,22 @@ def train(
             credit=credit,
             logprob_threshold=logprob_threshold,
         )
-    except OSError as error:
-        why = str(error).strip().split("\n")[0].rstrip(".")
-        raise ConfigError(f"the model {str(model)!r} cannot be loaded: {why}. {MODELS}") from error
     rollouts.prepare(trainer)
-    say_what_is_trained(
-        specs["train"].id, len(seeds), args.num_generations or 1, args.max_completion_length or 0, credit
-    )
-    trainer.add_callback(MetricsCallback(output_dir / "metrics.jsonl"))
+    job.say(len(parts.train_dataset), args.num_generations or 1, args.max_completion_length or 0)
+    trainer.add_callback(MetricsCallback(job.output_dir / "metrics.jsonl"))
     checkpoint = resume_from_checkpoint
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if isinstance(checkpoint, Path) else checkpoint)
     finally:
         rollouts.close()
-    trainer.save_model(str(output_dir / "final"))
-    counts = rollouts.counts["train"]
-    log.info("trained %d steps; episodes: %s", trainer.state.global_step, dict(sorted(counts.items())))
-    return TrainResult(output_dir / "final", trainer.state.log_history, journals["train"], counts)
+    trainer.save_model(str(job.output_dir / "final"))
+    return job.result(trainer.state.log_history, rollouts.batches.counts["train"])
 
 
 def spec(
     env: Env,
     *,
-    tasks: int | Sequence[int] = DEFAULT_TASKS,
+    tasks: int | Sequence[int] = common.DEFAULT_TASKS,
     seed: int = 0,
     eval_env: Env | None = None,
     eval_tasks: int | Sequence[int] = 64,
@@ -168,12 +137,13 @@ def spec(
         episodes: a file to write training episodes to as they finish.
         codec: as for :func:`train`.
     """
-    specs = {"train": env_spec(env)}
+    specs = {"train": common.env_spec(env)}
     if eval_env is not None:
-        specs["eval"] = env_spec(eval_env)
-    journals = {} if episodes is None else {"train": Path(episodes)}
+        specs["eval"] = common.env_spec(eval_env)
+    journals = Journals({} if episodes is None else {"train": Path(episodes)})
     rollouts = EnvRollouts(specs, RolloutOptions.of(rollout), journals, codec)
-    return _parts(rollouts, task_seeds(tasks, seed * SEEDS_PER_RUN), task_seeds(eval_tasks, EVAL_SEEDS))
+    train_seeds = common.task_seeds(tasks, seed * common.SEEDS_PER_RUN)
+    return _parts(rollouts, {"train": train_seeds, "eval": common.task_seeds(eval_tasks, common.EVAL_SEEDS)})
 
 
 def arguments(
@@ -192,47 +162,31 @@ def arguments(
     Raises:
         ConfigError: unknown or contradictory settings.
     """
-    overrides = dict(overrides or {})
-    check_names(overrides, GRPOConfig, train)
+    overrides = checked(overrides or {}, GRPOConfig, train)
     if isinstance(config, GRPOConfig):
         if overrides:
             raise ConfigError(f"set {sorted(overrides)} in the GRPOConfig itself, or give a mapping instead of it")
         args = copy.copy(config)
-        ours = _for_evaluation(vars(args)) if evaluates and args.eval_strategy == "no" else {}
+        ours = for_evaluation(vars(args)) if evaluates and args.eval_strategy == "no" else {}
         if args.output_dir is None or Path(args.output_dir) != output_dir:
             ours["output_dir"] = str(output_dir)
         for name, value in ours.items():
             setattr(args, name, IntervalStrategy(value) if name == "eval_strategy" else value)
         args.do_eval = args.do_eval or evaluates
         if ours:
-            say(ours)
+            common.say(ours)
         return args, RolloutOptions.of(rollout)
-    given = {**read_config(config), **overrides}
-    options = RolloutOptions.of(take_rollout(given, rollout))
-    check_names(given, GRPOConfig, train)
-    given = numbers(given, GRPOConfig)
-    ours = {"output_dir": str(output_dir), **(_for_evaluation(given) if evaluates else {}), **on_this_machine(given)}
-    say(ours)
+    given = {**common.read_config(config), **overrides}
+    options = RolloutOptions.of(common.take_rollout(given, rollout))
+    given = checked(given, GRPOConfig, train)
+    ours = {"output_dir": str(output_dir), **(for_evaluation(given) if evaluates else {}), **on_this_machine(given)}
+    common.say(ours)
     try:
         return GRPOConfig(**{**given, **ours}), options
     except (TypeError, ValueError) as error:
         raise ConfigError(f"GRPOConfig refuses these settings: {error}") from error
 
 
-def _parts(rollouts: EnvRollouts, seeds: Sequence[int], eval_seeds: Sequence[int]) -> TrlSpec:
-    evaluates = "eval" in rollouts.envs
-    return TrlSpec(
-        train_dataset=dataset("train", seeds),
-        rollout_func=rollouts,
-        eval_dataset=dataset("eval", eval_seeds) if evaluates else None,
-    )
-
-
-def _for_evaluation(given: Mapping[str, Any]) -> dict[str, Any]:
-    """When to evaluate, and one episode a task, where that is not said."""
-    ours: dict[str, Any] = {}
-    if given.get("eval_strategy", "no") == "no":
-        steps = int(given.get("max_steps", -1))
-        every = int(given.get("eval_steps") or 0) or (max(1, steps // 10) if steps > 0 else 100)
-        ours = {"eval_strategy": "steps", "eval_steps": every}
-    return ours if given.get("num_generations_eval") else {**ours, "num_generations_eval": 1}
+def _parts(rollouts: EnvRollouts, seeds: Mapping[str, Sequence[int]]) -> TrlSpec:
+    rows = {split: dataset(split, seeds[split]) for split in rollouts.envs}
+    return TrlSpec(rows["train"], rollouts, eval_dataset=rows.get("eval"))

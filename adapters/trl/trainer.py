@@ -7,15 +7,14 @@ are checked against what the sampler reported, and with ``credit="step"`` the ad
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from adapters.common import LogprobAlarm
-from adapters.credit import Credit, Scale, turn_advantages
-from adapters.hf import threshold
+from adapters.credit import Credit, check_credit, token_advantages
+from adapters.hf import logprob_alarm, own_turn_advantages
 from adapters.trl import _private
 from aworld_gym.errors import ConfigError
 
@@ -36,8 +35,7 @@ class EnvGRPOTrainer(GRPOTrainer):
     """
 
     def __init__(self, *args: Any, credit: Credit = "episode", logprob_threshold: float | None = None, **kwargs: Any):
-        if credit not in ("episode", "step"):
-            raise ConfigError(f"credit must be 'episode' or 'step', got {credit!r}")
+        check_credit(credit)
         with warnings.catch_warnings():
             # That rollout_func is experimental is what the check of TRL's version is for.
             warnings.filterwarnings("ignore", message=".*rollout_func.*experimental.*", category=UserWarning)
@@ -53,7 +51,7 @@ class EnvGRPOTrainer(GRPOTrainer):
                 f"{len(self.reward_funcs)}. Shape rewards with a wrapper of the env instead."
             )
         self.credit = credit
-        self.alarm = LogprobAlarm(threshold(self.model, self.args) if logprob_threshold is None else logprob_threshold)
+        self.alarm = logprob_alarm(self.model, self.args, logprob_threshold)
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output = super()._generate_and_score_completions(inputs)
@@ -73,26 +71,19 @@ class EnvGRPOTrainer(GRPOTrainer):
         rows = len(scored)
         mask = (output["completion_mask"][:rows] * output["tool_mask"][:rows]).bool() & ~sampled[:rows].isnan()
         gap = (scored - sampled[:rows]).abs()[mask].float()
-        sums = torch.stack([gap.sum(), torch.tensor(float(gap.numel()), device=gap.device)])
-        largest = gap.max() if gap.numel() else gap.new_zeros(())
-        total, count = self.accelerator.gather(sums).view(-1, 2).sum(0).tolist()
-        if not count:
-            return
-        mean, most = total / count, self.accelerator.gather(largest).max().item()
-        _private.log_metric(self, "sampling/logprob_gap/mean", mean)
-        _private.log_metric(self, "sampling/logprob_gap/max", most)
-        if self.accelerator.is_main_process:
-            self.alarm.check(mean, most, step=self.state.global_step)
+        speaks, step = self.accelerator.is_main_process, self.state.global_step
+        for name, value in self.alarm.compare([gap], step=step, gather=gather_object, speaks=speaks).items():
+            _private.log_metric(self, f"sampling/{name}", value)
 
     def _turn_advantages(self, inputs: list[dict[str, Any]], output: dict[str, Any]) -> torch.Tensor:
         """Advantages (B, T): each turn's at its sampled ids, 0 elsewhere."""
-        rewards = gather_object([row["turn_rewards"] if row["env_valid"] else None for row in inputs])
         training = self.model is not None and self.model.training
-        size = self.num_generations if training else self.num_generations_eval
-        everyone = turn_advantages(rewards, group_size=size or 1, scale=cast("Scale", self.scale_rewards))
-        first = self.accelerator.process_index * len(inputs)
-        advantages = torch.zeros(output["completion_ids"].shape, dtype=output["advantages"].dtype)
-        for k, row in enumerate(inputs):
-            for (start, stop), value in zip(row["turn_spans"], everyone[first + k], strict=True):
-                advantages[k, start:stop] = value
-        return advantages.to(output["advantages"].device)
+        advantages = own_turn_advantages(
+            [row["turn_rewards"] if row["env_valid"] else None for row in inputs],
+            self.accelerator,
+            group_size=(self.num_generations if training else self.num_generations_eval) or 1,
+            scale=self.scale_rewards,
+        )
+        width = output["completion_ids"].size(1)
+        by_token = token_advantages([row["turn_spans"] for row in inputs], advantages, width)
+        return torch.from_numpy(by_token).to(output["advantages"])

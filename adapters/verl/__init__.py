@@ -12,18 +12,15 @@ verl is imported when something here is used, not before.
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from adapters.common import TrainResult, TurnwiseOptions
-from adapters.versions import require
-from aworld_gym.errors import MissingDependencyError
+from adapters.versions import imports_late, require
 
 if TYPE_CHECKING:
-    from adapters.verl.parity import rollout_rows
     from adapters.verl.run import train
 
-__all__ = ["TrainResult", "TurnwiseOptions", "rollout_rows", "train"]
+__all__ = ["TrainResult", "TurnwiseOptions", "train"]
 
 TESTED = ("0.9.1",)
 """Versions of verl that the tests of this package pass with."""
@@ -37,19 +34,7 @@ def require_verl() -> str:
     Raises:
         MissingDependencyError: there is none, or something is missing that it needs.
     """
-    found = require("verl", "verl", TESTED)
-    missing = [name for name in UNDECLARED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingDependencyError(
-            f"verl {found} needs {', '.join(missing)}, which it does not declare: pip install 'aworld-gym[verl]'"
-        )
-    return found
+    return require("verl", "verl", TESTED, needs=UNDECLARED)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    require_verl()
-    from adapters.verl import parity, run
-
-    return getattr(parity if name == "rollout_rows" else run, name)
+__getattr__ = imports_late(__name__, require_verl, {"train": "run"})

@@ -166,6 +166,15 @@ RAY_CPUS = 16
 """Logical CPUs: verl starts about nine actors that each ask for one."""
 
 
+def settings() -> dict[str, Any]:
+    """What to set here: :data:`SETTINGS`, and a Ray of the right size where this process starts it."""
+    if "RAY_ADDRESS" in os.environ:
+        return dict(SETTINGS)
+    init = "ray_kwargs.ray_init"
+    ray_of_ours = {f"{init}.num_cpus": RAY_CPUS, f"+{init}.num_gpus": 1, f"+{init}.include_dashboard": False}
+    return {**SETTINGS, **ray_of_ours}
+
+
 _initialise = distributed.initialize_global_process_group_ray
 
 

@@ -6,24 +6,20 @@ Everything of verl that is not its public interface stands here, behind a check 
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
-from verl.trainer.ppo import core_algos
-from verl.trainer.ppo.core_algos import register_adv_est
+from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 
-from adapters.common import THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm
-from adapters.credit import turn_advantages
+from adapters.common import THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm, mean_metrics
+from adapters.credit import Scale, credit_by_token, measured
+from adapters.episodes import say_invalid
 from adapters.verl import TESTED, require_verl
 from adapters.versions import require_names
-
-log = logging.getLogger(__name__)
 
 PRIVATE = ("_compute_advantage", "_update_actor", "_compute_metrics")
 """Methods of verl's trainer that are overridden."""
@@ -34,15 +30,6 @@ TRAINER = "aworld_sync"
 
 require_verl()
 require_names(PPOTrainerSync, PRIVATE, "verl", TESTED)
-
-
-def _groups(index: np.ndarray, response_mask: torch.Tensor) -> list[list[int]]:
-    """Rows of each group that are measurements: those with an id to train on. Fewer than two have no baseline."""
-    groups: dict[Any, list[int]] = defaultdict(list)
-    for row, kept in enumerate(response_mask.any(dim=-1).tolist()):
-        if kept:
-            groups[index[row]].append(row)
-    return [rows for rows in groups.values() if len(rows) > 1]
 
 
 @register_adv_est(ESTIMATORS["episode"])
@@ -64,11 +51,12 @@ def episode_advantages(
         Advantages and returns, both (B, T).
     """
     out = torch.zeros_like(token_level_rewards)
-    for rows in _groups(index, response_mask):
-        out[rows], _returns = core_algos.compute_grpo_outcome_advantage(
+    rows = measured(response_mask.any(dim=-1).tolist(), index.tolist(), least=2)
+    if rows:
+        out[rows], _ = compute_grpo_outcome_advantage(
             token_level_rewards[rows],
             response_mask[rows],
-            np.zeros(len(rows), dtype=int),
+            index[rows],
             norm_adv_by_std_in_grpo=_normalises(config),
         )
     return out, out
@@ -83,34 +71,14 @@ def step_advantages(
     Turns are the runs of ones in ``response_mask``. Arguments, returns and the treatment of rows without a one are
     those of :func:`episode_advantages`.
     """
-    out = torch.zeros_like(token_level_rewards)
-    for rows in _groups(index, response_mask):
-        turns = [_runs(response_mask[row]) for row in rows]
-        rewards = [_turn_rewards(token_level_rewards[row], spans) for row, spans in zip(rows, turns, strict=True)]
-        scale = "group" if _normalises(config) else "none"
-        for row, spans, values in zip(
-            rows, turns, turn_advantages(rewards, group_size=len(rows), scale=scale), strict=True
-        ):
-            for (start, stop), value in zip(spans, values, strict=True):
-                out[row, start:stop] = value
+    scale: Scale = "group" if _normalises(config) else "none"
+    by_token = credit_by_token(token_level_rewards, response_mask, index.tolist(), scale=scale)
+    out = torch.from_numpy(by_token).to(token_level_rewards)
     return out, out
-
-
-def _turn_rewards(rewards: torch.Tensor, spans: list[tuple[int, int]]) -> list[float]:
-    """Of each turn, what stands from its first id up to the next turn's: verl's rejection may mask a turn's last id."""
-    starts = [start for start, _ in spans]
-    ends = [*starts[1:], len(rewards)]
-    return [float(rewards[start:end].sum()) for start, end in zip(starts, ends, strict=True)]
 
 
 def _normalises(config: Any) -> bool:
     return True if config is None else bool(config.get("norm_adv_by_std_in_grpo", True))
-
-
-def _runs(mask: torch.Tensor) -> list[tuple[int, int]]:
-    edges = torch.nn.functional.pad(mask.bool().int(), (1, 1)).diff()
-    starts, stops = (edges == 1).nonzero()[:, 0].tolist(), (edges == -1).nonzero()[:, 0].tolist()
-    return list(zip(starts, stops, strict=True))
 
 
 @register_trainer(TRAINER)
@@ -125,51 +93,34 @@ class EnvTrainer(PPOTrainerSync):
         with open_dict(config):  # verl chooses its parts by this name, and this is its "sync"
             config.trainer.v1.trainer_mode = "sync"
         super().__init__(config)
-        rollout = config.actor_rollout_ref.rollout
-        fp32 = str(rollout.get("dtype", "")) in ("float32", "fp32")
+        fp32 = str(config.actor_rollout_ref.rollout.get("dtype", "")) in ("float32", "fp32")
         self.alarm = LogprobAlarm(THRESHOLD_FP32 if fp32 else THRESHOLD_LOW_PRECISION)
         self.measured = True
 
     def _compute_advantage(self, batch: Any, metrics: dict) -> Any:
         names = ["response_mask", "old_log_probs", "rollout_log_probs"]
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
-        data = data.to_padded_tensor()
-        mask = data["response_mask"].bool()
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names).to_padded_tensor()
+        mask, correction = data["response_mask"].bool(), self.config.algorithm.get("rollout_correction")
         self.measured = bool(mask.any())
-        correction = self.config.algorithm.get("rollout_correction")
-        if not self.measured:
-            with open_dict(self.config):  # verl's correction asserts that there is something to correct
-                self.config.algorithm.rollout_correction = None
-        elif "rollout_log_probs" in data.keys() and not (correction and correction.get("bypass_mode")):
+        if "rollout_log_probs" in data.keys() and not (correction and correction.get("bypass_mode")):
             gap = (data["old_log_probs"] - data["rollout_log_probs"]).abs()[mask].float()
-            mean, largest = gap.mean().item(), gap.max().item()
-            metrics |= {"rollout/logprob_gap/mean": mean, "rollout/logprob_gap/max": largest}
-            self.alarm.check(mean, largest, step=self.global_steps)
+            found = self.alarm.compare([gap], step=self.global_steps)
+            metrics |= {f"rollout/{name}": value for name, value in found.items()}
+        with open_dict(self.config):  # verl's correction asserts that there is something to correct
+            self.config.algorithm.rollout_correction = correction if self.measured else None
         try:
             return super()._compute_advantage(batch, metrics)
         finally:
-            with open_dict(self.config):
-                self.config.algorithm.rollout_correction = correction
+            self.config.algorithm.rollout_correction = correction
 
     def _update_actor(self, batch: Any, metrics: dict) -> Any:
         return super()._update_actor(batch, metrics) if self.measured else batch
 
     def _compute_metrics(self, batch: Any, metrics: dict, *args: Any, **kwargs: Any) -> Any:
-        played = [k for k, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        played = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         fields = tq.kv_batch_get(keys=played, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        sums: dict[str, list[float]] = defaultdict(list)
-        for row in fields.pop("extra_fields").tolist():
-            for name, value in row.get("reward_extra_info", {}).items():
-                sums[name].append(value)
-        metrics |= {name: float(np.mean(values)) for name, values in sums.items() if name.startswith("env/")}
-        if lost := int(sum(sums["env/invalid"])):
-            log.log(
-                logging.WARNING if self.measured else logging.ERROR,
-                "step %d: %d of %d episodes are no measurement and are left out of loss and baseline%s; rows.*.jsonl "
-                "in the output folder says why",
-                self.global_steps,
-                lost,
-                len(played),
-                "" if self.measured else ": the weights stay as they are",
-            )
+        rows = [row.get("reward_extra_info", {}) for row in fields.pop("extra_fields").tolist()]
+        metrics |= {name: mean for name, mean in mean_metrics(rows).items() if name.startswith(("env/", "time/"))}
+        if lost := int(sum(row.get("env/invalid", 0.0) for row in rows)):
+            say_invalid(lost, len(rows), step=self.global_steps, more="episodes.*.jsonl in the output folder says why")
         return super()._compute_metrics(batch, metrics, *args, **kwargs)

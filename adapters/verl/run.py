@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import shutil
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
-import ray
-from gymnasium.envs.registration import EnvSpec
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from safetensors import safe_open
+from transformers import AutoConfig, AutoTokenizer
 
-from adapters.common import (
-    DEFAULT_TASKS,
-    EVAL_SEEDS,
-    MODELS,
-    SEEDS_PER_RUN,
-    Env,
-    EpisodeCounts,
-    MetricsFile,
-    TrainResult,
-    TurnwiseOptions,
-    check_model_folder,
-    env_spec,
-    refuse_mixing,
-    say_what_is_trained,
-    task_seeds,
-)
-from adapters.credit import Credit
+from adapters import common
+from adapters.common import Credit, Env, EpisodeCounts, Job, Journals, MetricsFile, TrainResult, TurnwiseOptions
+from adapters.ray_session import ray_session
 from adapters.verl.agent_loop import check_prompt, make_codec
-from adapters.verl.config import verl_config, write_agent, write_rows
-from aworld_gym.errors import AWorldGymError, ConfigError
+from adapters.verl.config import MODULES, verl_config, write_agent, write_rows
+from adapters.watch import run_watched
+from aworld_gym.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -92,96 +72,48 @@ def train(
             token-exactly, or an ``output_dir`` that holds another run's episodes.
         RuntimeError: verl's run failed, or nothing happened for ``stall_s`` seconds.
     """
-    check_model_folder(model)
-    output_dir, options = Path(output_dir).resolve(), TurnwiseOptions.of(rollout)
-    specs = {"train": env_spec(env)} | ({} if eval_env is None else {"eval": env_spec(eval_env)})
-    if resume_from_checkpoint is True:
-        overrides["trainer.resume_mode"] = "auto"
-    elif resume_from_checkpoint:
-        overrides |= {"trainer.resume_mode": "resume_path", "trainer.resume_from_path": str(resume_from_checkpoint)}
-    cfg, environment = verl_config(model, output_dir, config, overrides, credit=credit, evaluates="eval" in specs)
+    folder, options = Path(output_dir).resolve(), TurnwiseOptions.of(rollout)
+    job = Job.of(env, eval_env, model, folder, credit, tasks, eval_tasks)
+    if resume_from_checkpoint:
+        place = None if resume_from_checkpoint is True else str(resume_from_checkpoint)
+        overrides |= {"trainer.resume_mode": "resume_path" if place else "auto", "trainer.resume_from_path": place}
+    cfg, environment = verl_config(model, folder, config, overrides, credit=credit, evaluates=job.evaluates)
     resumes = cfg.trainer.resume_mode != "disable"
     if not resumes:
-        refuse_mixing(output_dir)
-    output_dir.mkdir(parents=True, exist_ok=True)
+        common.refuse_mixing(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     per_step, steps = int(cfg.data.train_batch_size), cfg.trainer.total_training_steps
-    seeds = task_seeds(
-        tasks if tasks is not None else per_step * int(steps) if steps else max(per_step, DEFAULT_TASKS),
-        int(cfg.data.get("seed") or 0) * SEEDS_PER_RUN,
-    )
-    if len(seeds) < per_step:
-        raise ConfigError(f"data.train_batch_size is {per_step} tasks a step, and there are {len(seeds)}")
-    _check_first_prompt(specs["train"], seeds[0], cfg)
-    write_rows(output_dir / "train.parquet", specs["train"], seeds, "train")
-    # verl wants validation rows in any case; without an eval_env they are never played.
-    held_out = specs.get("eval", specs["train"]), task_seeds(eval_tasks, EVAL_SEEDS)
-    write_rows(output_dir / "eval.parquet", *held_out, "eval")
-    write_agent(output_dir / "agent.yaml", options, output_dir)
-    OmegaConf.save(cfg, output_dir / "config.yaml")
-    rollouts = cfg.actor_rollout_ref.rollout
-    say_what_is_trained(specs["train"].id, len(seeds), rollouts.n, cfg.data.max_response_length, credit)
-    log_file = output_dir / "verl_metrics.jsonl"
+    needed = per_step * int(steps) if steps else max(per_step, common.DEFAULT_TASKS)
+    seeds = job.seeds(needed, int(cfg.data.get("seed") or 0))
+    if len(seeds["train"]) < per_step:
+        raise ConfigError(f"data.train_batch_size is {per_step} tasks a step, and there are {len(seeds['train'])}")
+    with job.loading("tokenizer of"):
+        codec = make_codec(AutoTokenizer.from_pretrained(cfg.actor_rollout_ref.model.path), cfg)
+    # One that does not fit would spoil every episode of the run.
+    first_prompt = common.prompt_length(job.specs["train"], codec, seeds["train"][0])
+    check_prompt(first_prompt or 0, int(cfg.data.max_prompt_length))
+    for split in ("train", "eval"):  # verl wants rows of both; without an eval_env the latter are never played
+        write_rows(folder / f"{split}.parquet", job.specs.get(split, job.specs["train"]), seeds[split], split)
+    write_agent(folder / "agent.yaml", options, folder)
+    OmegaConf.save(cfg, folder / "config.yaml")
+    job.say(len(seeds["train"]), cfg.actor_rollout_ref.rollout.n, cfg.data.max_response_length)
+    log_file = folder / "verl_metrics.jsonl"
+    environment["VERL_FILE_LOGGER_PATH"] = str(log_file)
     try:
-        with _environment(environment):
-            _run(cfg, environment | {"VERL_FILE_LOGGER_PATH": str(log_file)}, output_dir, stall_s)
+        with ray_session(environment, name=MODULES, holds="adapters.verl."):
+            _run(cfg, environment, folder, stall_s)
     finally:
-        counts = collect(output_dir)
-        metrics = _metrics(log_file, output_dir / "metrics.jsonl", resumes)
-    checkpoint = _final(output_dir)
-    log.info("trained %d steps; episodes: %s", metrics[-1]["step"] if metrics else 0, dict(sorted(counts.items())))
-    return TrainResult(checkpoint, metrics, output_dir / "episodes.jsonl", counts)
+        Journals.into(folder).collect()
+        logged = [{"step": row["step"], **row["data"]} for row in MetricsFile.read(log_file)]
+        metrics = MetricsFile.take_over(folder / "metrics.jsonl", logged, resumes=resumes)
+    return job.result(metrics, EpisodeCounts.of_journal(folder / "episodes.jsonl"), _final(folder))
 
 
-def _check_first_prompt(spec: EnvSpec, seed: int, cfg: DictConfig) -> None:
-    """One reset in this process: a prompt that does not fit would spoil every episode of the run."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(cfg.actor_rollout_ref.model.path)
-    except OSError as error:
-        why = str(error).strip().split("\n")[0]
-        raise ConfigError(f"no tokenizer of {cfg.actor_rollout_ref.model.path!r}: {why}. {MODELS}") from error
-    codec = make_codec(tokenizer, cfg)
-    env = gym.make(spec)
-    try:
-        messages, info = env.reset(seed=seed)
-    except AWorldGymError as error:
-        log.warning("the env could not be reset before the run, so its prompts were not measured: %s", error)
-    else:
-        check_prompt(len(codec.prompt(messages, info["tools"])), int(cfg.data.max_prompt_length))
-    finally:
-        env.close()
-
-
-# ---- the run, and what it leaves -------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment, which Ray's own processes inherit; but for the path to modules, which it has."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update({name: value for name, value in variables.items() if name != "PYTHONPATH"})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
-
-
-def _run(cfg: DictConfig, environment: dict[str, str], output_dir: Path, stall_s: float) -> None:
+def _run(cfg: DictConfig, environment: dict[str, str], folder: Path, stall_s: float) -> None:
     """Run verl's ``run_ppo``, given up where nothing happens any more."""
     from verl.trainer.main_ppo import TaskRunnerV1, auto_set_device, need_critic, need_reference_policy, run_ppo
     from verl.utils.config import validate_config
 
-    if ray.is_initialized():
-        there = (ray.get_runtime_context().runtime_env or {}).get("env_vars", {})
-        if "adapters.verl." not in there.get("VERL_USE_EXTERNAL_MODULES", ""):
-            raise ConfigError(
-                "Ray runs in this process already, and its workers would not load this adapter: call ray.shutdown() "
-                f"first, or start it with ray.init(runtime_env={{'env_vars': {environment!r}}})"
-            )
     if cfg.trainer.device != "cpu":  # this process may have asked for the platform before there was one for CPUs
         auto_set_device(cfg)
     try:
@@ -193,66 +125,8 @@ def _run(cfg: DictConfig, environment: dict[str, str], output_dir: Path, stall_s
         init = cfg.ray_kwargs.ray_init
         given = OmegaConf.select(init, "runtime_env.env_vars") or {}
         OmegaConf.update(init, "runtime_env.env_vars", {**environment, **given}, force_add=True)
-    ours, failure = not ray.is_initialized(), []
-
-    def run() -> None:
-        try:
-            run_ppo(cfg, TaskRunnerV1)
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run, name="verl", daemon=True)
-    thread.start()
-    try:
-        seen, since = None, time.monotonic()
-        while thread.is_alive():
-            thread.join(1.0)
-            now = sorted((str(p), p.stat().st_size) for p in output_dir.glob("*.jsonl"))
-            if now != seen:
-                seen, since = now, time.monotonic()
-            elif time.monotonic() - since > stall_s:
-                raise RuntimeError(
-                    f"verl did nothing for {stall_s:g} s: no episode and no step. With too few CPUs or GPUs in Ray it "
-                    "waits for ever for workers that cannot start; else look into Ray's logs"
-                )
-        if failure:
-            raise RuntimeError(f"verl's run failed: {failure[0]}") from failure[0]
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-def collect(output_dir: Path) -> EpisodeCounts:
-    """Put the workers' files together (``episodes.jsonl``, ``eval_episodes.jsonl``, ``rows.jsonl``), and count.
-
-    Episodes stand in each file in order of completion; the files one after the other.
-    """
-    counts = EpisodeCounts()
-    for name in ("episodes", "eval_episodes", "rows"):
-        parts = sorted(output_dir.glob(f"{name}.*.jsonl"), key=lambda path: int(path.name.split(".")[1]))
-        if not parts and name != "episodes":
-            continue
-        with (output_dir / f"{name}.jsonl").open("ab") as whole:
-            for part in parts:
-                with part.open("rb") as file:
-                    shutil.copyfileobj(file, whole)
-                part.unlink()
-    for row in MetricsFile.read(output_dir / "rows.jsonl"):
-        if row["split"] == "train":
-            counts.update(
-                {"episodes": 1, "invalid": not row["valid"], "retried": row["attempts"] - 1, row["outcome"]: 1}
-            )
-    return counts
-
-
-def _metrics(source: Path, target: Path, resumes: bool) -> list[dict[str, Any]]:
-    """What verl logged, in the form of ``metrics.jsonl``; a resumed run's after that of the run before."""
-    logged = [{"step": row["step"], **row["data"]} for row in MetricsFile.read(source)]
-    first = min((row["step"] for row in logged), default=0)
-    file = MetricsFile(target, resume_step=first - 1 if resumes else None)
-    for row in logged:
-        file.append(row)
-    return MetricsFile.read(target)
+    advice = "With too few CPUs or GPUs Ray waits for ever for workers that cannot start; else look into Ray's logs"
+    run_watched("verl", lambda: run_ppo(cfg, TaskRunnerV1), folder, stall_s, advice)
 
 
 def _final(output_dir: Path) -> Path:
@@ -270,8 +144,8 @@ def _final(output_dir: Path) -> Path:
     shutil.rmtree(final, ignore_errors=True)
     shutil.copytree(weights[0].parent, final)
     # verl's config.json says bfloat16 whatever the weights are, and loading would round them.
-    settings = json.loads((final / "config.json").read_text(encoding="utf-8"))
+    settings = AutoConfig.from_pretrained(final)
     with safe_open(weights[0], "pt") as file:
-        settings["dtype"] = str(file.get_tensor(min(file.keys())).dtype).removeprefix("torch.")
-    (final / "config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        settings.dtype = file.get_tensor(min(file.keys())).dtype
+    settings.save_pretrained(final)
     return final

@@ -17,10 +17,12 @@ from adapters.common import (
     check_model_folder,
     env_spec,
     episode_metrics,
+    mean_metrics,
 )
 from aworld_gym import Episode, Outcome, StepRecord, ToolResult
 from aworld_gym.errors import ConfigError
 from aworld_gym.token_policy import TokenEpisode
+from aworld_gym.tokens import TokenTrajectory
 from aworld_gym.wrappers import RewardShaping
 
 
@@ -109,16 +111,26 @@ def test_episode_metrics():
 
 def test_counts_speak_up(caplog):
     counts, batch = EpisodeCounts(), [played(), played(Outcome.INFRA_FAILURE, attempts=2)]
-    for one in batch:
-        counts.add(one)
-    counts.warn_of_invalid(batch, 4)
+    counts.add_batch(batch, step=4, room="")
     assert counts == {"episodes": 2, "invalid": 1, "retried": 1, "answered": 1, "infra_failure": 1}
     assert "step 4: 1 of 2 episodes" in caplog.text and "it broke" in caplog.text
     caplog.clear()
-    counts.warn_of_invalid(batch[:1], 5)
+    counts.add_batch(batch[:1], step=5, room="")
     assert not caplog.records
-    counts.warn_of_invalid(batch[1:], 6)
+    counts.add_batch(batch[1:], step=6, room="")
     assert caplog.records[-1].levelno == logging.ERROR, "a batch without one measurement is more than a warning"
+
+
+def test_prompts_that_leave_no_room_are_said(caplog):
+    full = TokenEpisode(
+        Episode("env", "task", 0, outcome=Outcome.MAX_TOKENS), TokenTrajectory((1, 2, 3), (), (), (), (), ()), 1
+    )
+    EpisodeCounts().add_batch([full, played()], step=1, room="set max_length higher")
+    assert "1 of 2 prompts (of up to 3 ids) leave no room for a turn; set max_length higher" in caplog.text
+
+
+def test_metrics_are_means_over_those_that_have_them():
+    assert mean_metrics([{"a": 1.0, "b": 3.0}, {"a": 2.0}]) == {"a": 1.5, "b": 3.0}
 
 
 def test_the_metrics_file(tmp_path):
@@ -132,3 +144,10 @@ def test_the_metrics_file(tmp_path):
     MetricsFile(path, resume_step=2).append({"step": 3, "loss": 0.25})
     assert [json.loads(line)["loss"] for line in path.read_text().splitlines()] == [0.5, None, 0.25]
     assert MetricsFile(path).read(path) == [], "a new run begins a new file"
+
+
+def test_what_a_framework_logged_elsewhere_follows_what_was_logged_before(tmp_path):
+    path, rows = tmp_path / "metrics.jsonl", [{"step": k, "a": k} for k in (1, 2, 3)]
+    assert MetricsFile.take_over(path, rows, resumes=False) == rows
+    again = [{"step": k, "a": 10 * k} for k in (3, 4)]
+    assert [row["a"] for row in MetricsFile.take_over(path, again, resumes=True)] == [1, 2, 30, 40]

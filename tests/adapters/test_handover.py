@@ -1,13 +1,30 @@
 """What goes from a process to its workers, and from a batch to its episodes."""
 
+from functools import partial
+
 import gymnasium as gym
 import pytest
 import tiny_model
-from say_env import ENV_ID
+from say_env import ENV_ID, SESSIONS
 
-from adapters.common import Journals, checked_codec, env_spec, number_items, spec_json, spec_of
+from adapters.common import (
+    EpisodeCounts,
+    Journals,
+    checked_codec,
+    env_spec,
+    lost_episode,
+    number_items,
+    prompt_length,
+    spec_json,
+    spec_of,
+    task_rows,
+    the_one,
+)
 from aworld_gym.errors import ConfigError
+from aworld_gym.play import Item
 from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
+from aworld_gym.trajectory import read_jsonl
+from aworld_gym.types import Episode, Outcome
 from aworld_gym.wrappers import RewardShaping
 
 
@@ -61,3 +78,55 @@ def test_journals_open_when_they_are_needed(tmp_path):
         "episodes.jsonl",
         "eval_episodes.rank2.jsonl",
     ]
+
+
+def test_processes_without_a_rank_write_files_of_their_own(tmp_path):
+    one, other = Journals.into(tmp_path), Journals.into(tmp_path)
+    for k, (journals, sample) in enumerate([(one, 0), (other, 1), (one, 0)]):
+        why = "it broke" if k < 2 else "again"
+        lost_episode(Item(0, 7, sample, "1/7"), why, attempts=1 + k // 2, journal=partial(journals.free, "train"))
+    one.free("train").append(Episode("env", "t", 8, group_id="1/8", outcome=Outcome.ANSWERED))
+    one.close()
+    other.close()
+    assert [len(list(read_jsonl(tmp_path / f"episodes.{k}.jsonl"))) for k in range(2)] == [3, 1]
+    with (tmp_path / "episodes.1.jsonl").open("a") as torn:
+        torn.write('{"env_id": "a kill')
+    one.collect()
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".jsonl"] == ["episodes.jsonl"]
+    counts = EpisodeCounts.of_journal(tmp_path / "episodes.jsonl")
+    assert counts == {"episodes": 3, "invalid": 2, "retried": 1, "answered": 1, "infra_failure": 2}
+    one.collect()
+    assert EpisodeCounts.of_journal(tmp_path / "episodes.jsonl") == counts
+    assert EpisodeCounts.of_journal(tmp_path / "none.jsonl") == {}
+
+
+def test_a_journal_that_cannot_be_written_loses_no_episode(tmp_path, caplog):
+    (tmp_path / "file").touch()
+    journals = Journals.into(tmp_path / "file")
+    lost = lost_episode(Item(0, 7, 0, "1/7"), "it broke", 1, partial(journals.free, "train"))
+    assert lost.episode.error == "it broke" and "could not be written down: it broke" in caplog.text
+
+
+def test_rows_of_a_data_set_tell_equal_tasks_apart():
+    rows = task_rows(env_spec(ENV_ID), [4, 4, 9], "eval")
+    assert [(row["seed"], row["group"], row["split"]) for row in rows] == [
+        (4, "4", "eval"),
+        (4, "4/1", "eval"),
+        (9, "9", "eval"),
+    ]
+    assert spec_of(rows[0]["env"]).id == ENV_ID
+
+
+def test_a_batch_is_of_one_env():
+    assert the_one(["a", "a"]) == "a" == the_one(["a"], {"a": 1, "b": 2})
+    for envs, known in ((["a", "b"], None), (["c"], ["a", "b"])):
+        with pytest.raises(ConfigError, match="expected the rows of one env in a batch"):
+            the_one(envs, known)
+
+
+def test_the_length_of_a_prompt(caplog):
+    codec = ChatCodec(tiny_model.tokenizer())
+    assert prompt_length(env_spec(ENV_ID), codec, 0) > 5
+    SESSIONS.reset(broken=lambda number: True)
+    assert prompt_length(env_spec(ENV_ID), codec, 0) is None and "could not be reset" in caplog.text
+    SESSIONS.reset()

@@ -12,7 +12,7 @@ from aworld_gym import doctor
 from aworld_gym.errors import ConfigError, MissingDependencyError
 
 TRAINERS = {trainer.extra: trainer for trainer in doctor.TRAINERS}
-WHERE = {"trl": "adapters.trl._private", "verl": "adapters.verl", "swift": "adapters.swift._private"}
+WHERE = {"trl": "adapters.trl._private", "verl": "adapters.verl", "swift": "adapters.swift"}
 
 
 @pytest.mark.parametrize("name", importable_adapters.here())

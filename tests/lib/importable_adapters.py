@@ -24,8 +24,8 @@ def here() -> list[str]:
 
 
 def rollout_rows(name: str):
-    """The rollout path of an adapter."""
-    return importlib.import_module(f"adapters.{name}").rollout_rows
+    """The rollout path of an adapter, over a sampler that is given."""
+    return importlib.import_module(f"{name}_rows").rollout_rows
 
 
 def _works(name: str, distribution: str) -> bool:

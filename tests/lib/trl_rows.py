@@ -1,4 +1,4 @@
-"""TRL's rollout path over a sampler that is given: for comparison with the other trainers', and for checks."""
+"""The rollout path of the TRL adapter over a sampler that is given: :class:`aworld_gym.trained.RolloutRows`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rollout_rows(
     max_tokens: int,
     rollout: RolloutOptions | None = None,
 ) -> list[TrainedRow]:
-    """Episodes as ``rollout_func`` gives them to a GRPOTrainer; see :class:`aworld_gym.trained.RolloutRows`.
+    """Episodes as ``rollout_func`` gives them to a GRPOTrainer.
 
     Dataset rows, rollout function and sampler are those of training; only the trainer's own generation is scripted.
     """
@@ -53,6 +53,7 @@ class ScriptedTrainer:
         self.processing_class, self.eos_token_ids = codec.tokenizer, sorted(codec.stop_ids)
         self.max_completion_length, self.mask_truncated_completions = max_tokens, False
         self.num_generations = self.num_generations_eval = 1
+        self.chat_template_kwargs: dict[str, Any] = {}
         self.use_vllm = self.use_transformers_continuous_batching = False
         self.state, self.temperature = SimpleNamespace(global_step=0), 1.0
         self.generation_config, self.generation_kwargs = SimpleNamespace(max_new_tokens=max_tokens), {}

@@ -1,4 +1,4 @@
-"""This adapter's rollout path over a scripted sampler, for tests that compare trainers and for debugging."""
+"""The rollout path of the verl adapter over a sampler that is given: :class:`aworld_gym.trained.RolloutRows`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rollout_rows(
     lengths = {"data.max_prompt_length": 1 << 20, "data.max_response_length": max_tokens}
     config, _ = verl_config("", Path("."), overrides=lengths)
     spec = env_spec(env).to_json()
-    agent_loop.keep_codec(codec)
+    agent_loop.CODECS[codec.tokenizer] = codec
 
     class Servers:
         async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: Any, **_: Any) -> Any:

@@ -58,9 +58,9 @@ else:
         """``adapters.swift.train`` with a trainer that remembers; call it for the trainer of the last run."""
         from swift_probe import ProbeTrainer
 
-        from adapters.swift import run
+        from adapters.swift import plugin
 
-        monkeypatch.setattr(run, "TRAINER", "swift_probe.ProbeTrainer")
+        monkeypatch.setattr(plugin, "TRAINER", "swift_probe.ProbeTrainer")
         ProbeTrainer.made.clear()
         return lambda: ProbeTrainer.made[-1]
 

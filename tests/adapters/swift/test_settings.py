@@ -7,7 +7,6 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import gymnasium as gym
 import pytest
@@ -15,14 +14,13 @@ import tiny_model
 from gymnasium.envs.registration import EnvSpec
 from say_env import ENV_ID
 from swift.rewards import orms
-from swift.rollout import multi_turns
 from swift.template.register import TEMPLATE_MAPPING
 from swift.trainers.trainer_factory import TrainerFactory
 
 from adapters import swift
-from adapters.swift import _private, scheduler
+from adapters.swift import plugin
+from adapters.swift.plugin import EnvReward
 from adapters.swift.run import arguments
-from adapters.swift.scheduler import EnvReward, EnvScheduler
 from aworld_gym.errors import ConfigError, MissingDependencyError
 from aworld_gym.wrappers import RewardShaping
 
@@ -47,21 +45,23 @@ def test_trl_1_is_refused(monkeypatch):
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.16.0" if name == "trl" else version(name))
     with pytest.raises(ConfigError, match=r"trl below 1, and trl 1.16.0 is installed.*an environment each"):
-        _private.require_swift()
+        swift.require_swift()
 
 
 @pytest.mark.parametrize("name", ["msgspec", "trl"])
 def test_what_swift_needs_and_does_not_install_is_missed_at_once(monkeypatch, name):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n == name else find(n, *a))
-    with pytest.raises(MissingDependencyError, match=rf"needs {name} for GRPO.*aworld-gym\[swift\]"):
-        _private.require_swift()
+    with pytest.raises(
+        MissingDependencyError, match=rf"needs {name}, which does not come with it.*aworld-gym\[swift\]"
+    ):
+        swift.require_swift()
 
 
 def test_an_untested_version_is_said(monkeypatch, caplog):
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.9" if name == "ms-swift" else version(name))
-    assert _private.require_swift() == "9.9"
+    assert swift.require_swift() == "9.9"
     assert "ms-swift 9.9 is not among the versions" in caplog.text
 
 
@@ -69,13 +69,6 @@ def test_no_reward_is_an_error_and_never_0():
     for infos in (None, [{}, {}], [{"total_reward": 0.0}, {"total_reward": 1.0}]):
         with pytest.raises(ConfigError, match="found no reward"):
             EnvReward()(["a", "b"], rollout_infos=infos)
-
-
-def test_the_scheduler_needs_the_adapters_trainer():
-    import asyncio
-
-    with pytest.raises(ConfigError, match="needs the adapter's trainer"):
-        asyncio.run(EnvScheduler().on_trajectory_start([SimpleNamespace(uuid="a", data_dict={})]))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +90,7 @@ def test_names_are_checked_before_anything_is_loaded(taught, tmp_path, small, se
     ("settings", "match"),
     [
         ({"max_turns": 3}, "max_turns=3 would cut episodes"),
+        ({"multi_turn_scheduler": "gym_scheduler"}, "leave multi_turn_scheduler out"),
         ({"credit": "step", "reward_funcs": ["format"]}, "credit='step' takes all rewards from the env"),
         ({"credit": "turns"}, "credit must be 'episode' or 'step', got 'turns'"),
         ({"scale_rewards": "gdpo"}, "scale_rewards='gdpo'"),
@@ -166,7 +160,7 @@ def test_a_data_set_carries_the_whole_spec(tmp_path):
     again = gym.make(EnvSpec.from_json(found[0]["env"]))
     assert isinstance(again, RewardShaping) and again.unwrapped.spec.kwargs["limits"] == {"max_turns": 3}
     with pytest.raises(ConfigError, match="has no column 'aworld'"):
-        scheduler.row_of({"question": "?"})
+        plugin.row_of({"question": "?"})
 
 
 def test_register_is_for_the_rest_of_the_process_and_train_for_itself(monkeypatch):
@@ -175,5 +169,5 @@ def test_register_is_for_the_rest_of_the_process_and_train_for_itself(monkeypatc
     assert before == "swift.rlhf_trainers.GRPOTrainer", "train() has left swift's own trainer in its place"
     swift.register(credit="step", rollout={"retries": 3})
     assert TrainerFactory.TRAINER_MAPPING["grpo"] == "adapters.swift.trainer.EnvGRPOTrainer"
-    assert multi_turns["aworld"] is EnvScheduler and orms["aworld_env_reward"] is EnvReward
-    assert "aworld" in TEMPLATE_MAPPING and scheduler.SETTINGS.rollout.retries == 3
+    assert orms["aworld_env_reward"] is EnvReward
+    assert "aworld" in TEMPLATE_MAPPING and plugin.SETTINGS.rollout.retries == 3

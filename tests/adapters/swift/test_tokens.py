@@ -5,23 +5,29 @@ import random
 
 import chat_tokenizers
 import pytest
+import swift_rows
 import tiny_model
 import torch
 from chat_dialogues import odd_ids, write_call
 from chat_tokenizers import FAMILIES, HERMES_TEMPLATE, assemble
 from say_env import ENV_ID, SESSIONS
+from swift.infer_engine.protocol import (
+    ChatCompletionResponse,
+    ChatCompletionResponseChoice,
+    ChatMessage,
+    RolloutOutput,
+    UsageInfo,
+)
 from trl.chat_template_utils import qwen3_chat_template
 
-from adapters import swift
-from adapters.common import TurnwiseOptions
-from adapters.swift import parity, scheduler, trainer
-from adapters.swift.scheduler import make_codec
-from aworld_gym.errors import ConfigError
+from adapters.common import RolloutOptions, checked_codec
+from adapters.handover import FAMILIES as FORMS
+from adapters.swift.plugin import request_messages
+from adapters.swift.trainer import EnvGRPOTrainer
 from aworld_gym.play import Item
 from aworld_gym.token_policy import token_rollout
 from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
 from aworld_gym.trained import TrainedRow
-from aworld_gym.turnwise import TurnwiseEpisode
 
 _XML_CALL = (
     "<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n"
@@ -115,10 +121,10 @@ def test_ids_are_exact_for_every_family(name):
     make, form, vocabulary = MAKERS[name]
     if vocabulary and (reason := chat_tokenizers.missing(vocabulary)):
         pytest.skip(reason)
-    codec = make_codec(make())
-    assert codec.tool_format == form and form in scheduler.FAMILIES
+    codec = checked_codec(make())
+    assert codec.tool_format == form and form in FORMS
     items, sampler = [Item(k, k, 0, str(k)) for k in range(3)], OddSampler(codec, form)
-    found = swift.rollout_rows(ENV_ID, codec, sampler, items, max_tokens=1000)
+    found = swift_rows.rollout_rows(ENV_ID, codec, sampler, items, max_tokens=1000)
     played = token_rollout(ENV_ID, codec, OddSampler(codec, form), items, max_tokens=1000)
     assert found == [TrainedRow.of(one, filler=min(codec.stop_ids)) for one in played]
     assert [row.response_ids[a:b] for row in found for a, b in row.turns] == [
@@ -135,8 +141,8 @@ def _canonical(tokenizer, ids):
 
 
 def test_an_observation_closes_no_turn_twice():
-    codec = make_codec(tiny_model.tokenizer())
-    (row,) = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), [Item(0, 0, 0, "0")], max_tokens=1000)
+    codec = checked_codec(tiny_model.tokenizer())
+    (row,) = swift_rows.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), [Item(0, 0, 0, "0")], max_tokens=1000)
     end = codec.tokenizer.eos_token_id
     trained = [i for i, bit in zip(row.response_ids, row.mask, strict=True) if bit]
     assert trained.count(end) == 2 == len(row.turns), "one for each turn that was sampled"
@@ -149,8 +155,6 @@ def test_sampling_keeps_ids_that_equal_the_pad_token_and_ends_at_stop_ids_alone(
     from types import SimpleNamespace
 
     from swift.infer_engine import RequestConfig
-
-    from adapters.swift import _private
 
     tokenizer = tiny_model.tokenizer()
     model, pad, stop = tiny_model.random_model(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id
@@ -166,12 +170,17 @@ def test_sampling_keeps_ids_that_equal_the_pad_token_and_ends_at_stop_ids_alone(
     generate = lambda model, **kwargs: model.generate(**kwargs)  # noqa: E731
     template = SimpleNamespace(tokenizer=tokenizer, generate=generate)
     owner = SimpleNamespace(engine=SimpleNamespace(model=model), template=template, temperature=1.0)
+
+    def sample(prompts, *stops):
+        owner.codec = SimpleNamespace(stop_ids=frozenset(stops))
+        return EnvGRPOTrainer._sample(owner, prompts, config)
+
     config = RequestConfig(max_tokens=20, temperature=1.0)
-    (row, short) = _private.sample(owner, [[1, 2, 3], [4]], config, frozenset({stop}))
+    (row, short) = sample([[1, 2, 3], [4]], stop)
     assert row[0] == wanted == short[0]
     assert row[1] == pytest.approx([0.0] * len(wanted), abs=1e-4)
     at.clear()
-    (row,) = _private.sample(owner, [[1, 2, 3]], config, frozenset({pad, stop}))
+    (row,) = sample([[1, 2, 3]], pad, stop)
     assert row[0] == [pad], "a pad token that is a stop id ends a turn, and is part of it"
 
 
@@ -179,46 +188,19 @@ def test_unsupported_templates_are_refused_with_the_list_of_those_that_are_not()
     tokenizer = tiny_model.tokenizer()
     tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
     with pytest.raises(UnsupportedTemplateError, match="Families whose templates work: Qwen2.5, Qwen3.*GLM.*Llama"):
-        make_codec(tokenizer)
-    assert make_codec(tiny_model.tokenizer(), given=ChatCodec(tokenizer, template=tiny_model.TEMPLATE)).tool_format
+        checked_codec(tokenizer)
+    assert checked_codec(tiny_model.tokenizer(), given=ChatCodec(tokenizer, template=tiny_model.TEMPLATE)).tool_format
 
 
-def test_a_pad_token_that_ends_turns_is_refused():
-    tokenizer = tiny_model.tokenizer()
-    tokenizer.pad_token = tokenizer.eos_token
-    with pytest.raises(ConfigError, match="pad token is its end of turn"):
-        make_codec(tokenizer)
+def test_a_pad_token_may_end_turns_by_the_models_own_word():
     tokenizer = tiny_model.tokenizer()
     tokenizer.chat_template = HERMES_TEMPLATE
-    assert make_codec(tokenizer, ends=[tokenizer.pad_token_id]).stop_ids >= {tokenizer.pad_token_id}
-
-
-def test_an_env_that_never_answers_is_given_up(monkeypatch):
-    """Should anything hang beside the package's own deadlines, the others go on."""
-    import asyncio
-
-    start, hung = TurnwiseEpisode.start, []
-
-    async def hangs(self):
-        if self._item.seed == 1:
-            hung.append(self)
-            await asyncio.sleep(60)
-        return await start(self)
-
-    monkeypatch.setattr(TurnwiseEpisode, "start", hangs)
-    monkeypatch.setattr(scheduler, "SETTLE_S", 0.5)
-    options = TurnwiseOptions(retries=0, deadline_s=3.0, concurrency=2)
-    monkeypatch.setattr(parity, "TurnwiseOptions", lambda: options)
-    codec = make_codec(tiny_model.tokenizer())
-    items = [Item(k, k, 0, str(k)) for k in range(3)]
-    rows = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), items, max_tokens=1000)
-    assert [row.valid for row in rows] == [True, False, True] and hung
-    assert rows[1].mask == (0,) and SESSIONS.started == 2
+    assert checked_codec(tokenizer, ends=[tokenizer.pad_token_id]).stop_ids >= {tokenizer.pad_token_id}
 
 
 def test_the_template_never_truncates():
-    codec = make_codec(tiny_model.tokenizer())
-    (row,) = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), [Item(0, 0, 0, "0")], max_tokens=7)
+    codec = checked_codec(tiny_model.tokenizer())
+    (row,) = swift_rows.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), [Item(0, 0, 0, "0")], max_tokens=7)
     assert len(row.response_ids) == 7 == sum(row.mask), "the episode's budget, and nothing else, bounds it"
     assert torch.tensor(row.prompt_ids).numel() > 7
 
@@ -228,10 +210,8 @@ def test_every_engine_is_given_the_same_ids(mode):
     """What swift's own engines encode of a request: vLLM has no other way to be given ids."""
     from swift.infer_engine.protocol import RolloutInferRequest
 
-    from adapters.swift.template import request_messages
-
-    codec = make_codec(tiny_model.tokenizer())
-    template = parity._Scripted(codec, None, 1).template
+    codec = checked_codec(tiny_model.tokenizer())
+    template = swift_rows.ScriptedTrainer(codec, None, 1).template
     template.set_mode(mode)
     template.max_length, template.truncation_strategy = 5, "left"
     ids = [7, codec.tokenizer.pad_token_id, codec.tokenizer.eos_token_id, *range(5, 40)]
@@ -242,12 +222,12 @@ def test_through_swifts_own_engine(monkeypatch):
     """The way that vLLM goes: swift's engine encodes the requests itself and answers with ids and log-probabilities."""
     from swift.rlhf_trainers import GRPOTrainer
 
-    codec = make_codec(tiny_model.tokenizer())
+    codec = checked_codec(tiny_model.tokenizer())
     items = [Item(k, k, 0, str(k)) for k in range(3)]
-    expected = swift.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), items, max_tokens=1000)
+    expected = swift_rows.rollout_rows(ENV_ID, codec, OddSampler(codec, "hermes"), items, max_tokens=1000)
     sampler, asked = OddSampler(codec, "hermes"), []
 
-    class Fast(parity._Scripted):
+    class Fast(swift_rows.ScriptedTrainer):
         def __init__(self, *args):
             super().__init__(*args)
             self.use_fast_infer = True
@@ -258,13 +238,20 @@ def test_through_swifts_own_engine(monkeypatch):
         self.template.set_mode("train")
         asked.append((len(prompts), request_config.max_tokens))
         sampled = sampler(prompts, [request_config.max_tokens] * len(prompts))
-        return [trainer._output(*one) for one in sampled]
+        return [_output(*one) for one in sampled]
 
-    monkeypatch.setattr(parity, "_Scripted", Fast)
+    monkeypatch.setattr(swift_rows, "ScriptedTrainer", Fast)
     monkeypatch.setattr(GRPOTrainer, "_engine_infer", infer)
     SESSIONS.reset(broken=lambda number: number == 0)
-    monkeypatch.setattr(parity, "TurnwiseOptions", lambda: TurnwiseOptions(retries=0))
-    rows = swift.rollout_rows(ENV_ID, codec, sampler, items, max_tokens=1000)
+    monkeypatch.setattr(swift_rows, "OPTIONS", RolloutOptions(retries=0))
+    rows = swift_rows.rollout_rows(ENV_ID, codec, sampler, items, max_tokens=1000)
     assert [row.valid for row in rows].count(False) == 1 and asked[0] == (2, 1000)
     assert [len(row.turns) for row in rows if row.valid] == [2, 2] and asked[1][1] < 1000
     assert all(a.prompt_ids == b.prompt_ids for a, b in zip(rows, expected, strict=True) if a.valid)
+
+
+def _output(ids, logprobs):
+    """As swift's engines answer."""
+    content = {"content": [{"logprob": p} for p in logprobs]}
+    choice = ChatCompletionResponseChoice(0, ChatMessage(role="assistant", content=""), "stop", content, token_ids=ids)
+    return RolloutOutput(response=ChatCompletionResponse(model="", choices=[choice], usage=UsageInfo(0, 0, 0)))

@@ -1,7 +1,6 @@
 """One episode per call of the agent loop, over real MCP servers and a scripted server manager."""
 
 import asyncio
-import json
 import threading
 import time
 
@@ -33,8 +32,16 @@ def shaped():
     return RewardShaping(gym.make(ENV_ID), "say_env:by_answer", scale=1.0)
 
 
-def rows(folder):
-    return [json.loads(line) for path in folder.glob("rows.*.jsonl") for line in path.read_text().splitlines()]
+def written(folder):
+    """The records of the episodes that this process has played there."""
+    return list(read_jsonl(folder / "episodes.0.jsonl"))
+
+
+def seconds_apart(output):
+    """The metrics of an episode, without its times."""
+    found = dict(output.extra_fields["reward_extra_info"])
+    assert found.pop("time/generate_s") >= 0 and found.pop("time/env_s") >= 0
+    return found
 
 
 async def test_the_same_row_as_a_token_rollout(worker, codec):
@@ -85,8 +92,8 @@ async def test_a_prompt_that_does_not_fit_is_out_of_the_loss_and_says_why(untaug
     output = await worker.run(ScriptedServers(codec, echo_then_submit), ENV_ID)
     assert output.response_mask == [0] and len(output.response_ids) == 1 == len(output.prompt_ids)
     assert "data.max_prompt_length is 5; set it higher" in caplog.text
-    (row,) = rows(tmp_path)
-    assert not row["valid"] and row["error"].startswith("ConfigError: the prompt has")
+    (episode,) = written(tmp_path)
+    assert not episode.valid and episode.error.startswith("ConfigError: the prompt has")
 
 
 async def test_verls_loop_goes_on_while_tools_work(worker, codec):
@@ -123,12 +130,8 @@ async def test_an_env_that_cannot_start_is_tried_again_and_then_left_out(worker,
     assert sum(retried.response_mask) > 10 and retried.extra_fields["reward_extra_info"]["env/retried"] == 1
     lost = await worker.run(servers, ENV_ID, sample=1)
     assert lost.response_mask == [0] and lost.reward_score == 0.0 and lost.as_dict()["rm_scores"].tolist() == [0.0]
-    assert lost.extra_fields["reward_extra_info"] == {"env/invalid": 1.0, "env/retried": 1.0}
-    assert [(r["valid"], r["attempts"], r["outcome"]) for r in rows(tmp_path)] == [
-        (True, 2, "answered"),
-        (False, 2, "infra_failure"),
-    ]
-    journal = list(read_jsonl(tmp_path / "episodes.0.jsonl"))
+    assert seconds_apart(lost) == {"env/invalid": 1.0, "env/retried": 1.0}
+    journal = written(tmp_path)
     assert [(e.sample, e.attempt, e.valid) for e in journal] == [
         (0, 0, False),
         (0, 1, True),
@@ -141,8 +144,7 @@ async def test_an_env_that_cannot_start_is_tried_again_and_then_left_out(worker,
 async def test_a_server_that_dies(worker, codec, tmp_path):
     output = await worker.run(ScriptedServers(codec, echo_then_submit), "Test/SayStdio-v0")  # it dies of an echo
     assert output.response_mask == [0] and len(output.prompt_ids) > 5
-    (row,) = rows(tmp_path)
-    assert row["attempts"] == 2 and "server_died" in row["error"]
+    assert [(e.attempt, "server_died" in e.error) for e in written(tmp_path)] == [(0, True), (1, True)]
 
 
 async def test_a_tool_that_hangs(worker, codec, tmp_path):
@@ -150,8 +152,8 @@ async def test_a_tool_that_hangs(worker, codec, tmp_path):
     env = gym.make(ENV_ID, limits={"call_timeout_s": 0.3})
     output = await worker.run(ScriptedServers(codec, echo_then_submit), env)
     assert sum(output.response_mask) > 10, "the model was told, and went on"
-    (row,) = rows(tmp_path)
-    assert row["valid"] and row["metrics"]["env/tool_errors"] == 1
+    (episode,) = written(tmp_path)
+    assert episode.valid and output.extra_fields["reward_extra_info"]["env/tool_errors"] == 1
 
 
 async def test_an_episode_has_a_deadline(worker, codec, tmp_path):
@@ -159,8 +161,8 @@ async def test_an_episode_has_a_deadline(worker, codec, tmp_path):
     began = time.monotonic()
     await worker.run(ScriptedServers(codec, echo_then_submit), ENV_ID, rollout={"deadline_s": 0.4})
     assert time.monotonic() - began < 4
-    (row,) = rows(tmp_path)
-    assert row["outcome"] == "timeout" and row["valid"]
+    (episode,) = written(tmp_path)
+    assert episode.outcome == "timeout" and episode.valid
 
 
 @pytest.mark.parametrize("fault", ["raises", "hangs", "is empty"])
@@ -177,22 +179,23 @@ async def test_a_sampler_that_fails_never_raises_and_closes_the_env(worker, code
 
     output = await worker.run(Broken(codec, echo_then_submit), ENV_ID, rollout={"deadline_s": 1.0})
     assert output.response_mask == [0]
-    (row,) = rows(tmp_path)
-    assert not row["valid"] and row["error"] and row["outcome"] == "infra_failure"
-    assert row["metrics"] == {"env/invalid": 1.0, "env/retried": 0.0} and row["generate_s"] >= 0 and row["env_s"] >= 0
-    assert "left out of loss and baseline: step 3, seed 0, sample 0" in caplog.text
+    *before, episode = written(tmp_path)
+    assert not episode.valid and episode.error and episode.outcome == "infra_failure"
+    assert [e.outcome for e in before] == (["timeout"] if fault == "hangs" else []), "the deadline is the sampler's too"
+    assert seconds_apart(output) == {"env/invalid": 1.0, "env/retried": 0.0}
+    assert "left out of loss and baseline: group 3/0, seed 0, sample 0" in caplog.text
 
 
 async def test_without_log_probabilities_a_row_cannot_be_trained_on_where_they_were_asked_for(worker, codec, tmp_path):
     output = await worker.run(ScriptedServers(codec, echo_then_submit, logprobs=False), ENV_ID)
-    assert output.response_mask == [0] and "no log-probabilities" in rows(tmp_path)[0]["error"]
+    assert output.response_mask == [0] and "no log-probabilities" in written(tmp_path)[0].error
 
 
 async def test_a_spec_that_cannot_be_made(worker, codec, tmp_path):
     gym.register("Test/Gone-v0", entry_point="say_env:no_such_function")
     output = await worker.run(ScriptedServers(codec, echo_then_submit), "Test/Gone-v0")
     del gym.registry["Test/Gone-v0"]
-    assert output.response_mask == [0] and "no_such_function" in rows(tmp_path)[0]["error"]
+    assert output.response_mask == [0] and "no_such_function" in written(tmp_path)[0].error
 
 
 async def test_cancelling_closes_the_env(worker, codec):

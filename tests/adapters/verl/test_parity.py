@@ -3,10 +3,10 @@
 import gymnasium as gym
 import pytest
 import tiny_model
+import verl_rows
 from say_env import ENV_ID, SESSIONS
 from scripted_sampler import ScriptedSampler, echo_then_submit
 
-from adapters import verl
 from adapters.common import TrainedRow
 from aworld_gym.play import Item
 from aworld_gym.token_policy import token_rollout
@@ -31,11 +31,13 @@ def test_rows_are_those_of_a_token_rollout(codec):
 
     items = [Item(k, k // 2, k % 2) for k in range(4)]
     expected = token_rollout(shaped(), codec, ScriptedSampler(codec, script), items, max_tokens=400)
-    rows = verl.rollout_rows(shaped(), codec, ScriptedSampler(codec, script), items, max_tokens=400)
+    rows = verl_rows.rollout_rows(shaped(), codec, ScriptedSampler(codec, script), items, max_tokens=400)
     assert rows == [TrainedRow.of(one, filler=0) for one in expected] and all(len(r.turn_ends) == 2 for r in rows)
 
 
 def test_what_is_no_measurement(codec):
     SESSIONS.reset(broken=lambda number: True)
-    (row,) = verl.rollout_rows(ENV_ID, codec, ScriptedSampler(codec, echo_then_submit), [Item(0, 0)], max_tokens=400)
+    (row,) = verl_rows.rollout_rows(
+        ENV_ID, codec, ScriptedSampler(codec, echo_then_submit), [Item(0, 0)], max_tokens=400
+    )
     assert not row.valid and row.mask == (0,) and row.turn_rewards == ()

@@ -1,6 +1,5 @@
 """What verl is given: configuration, rows, agent.yaml, environment; and what is refused."""
 
-import json
 import logging
 import os
 import subprocess
@@ -19,10 +18,10 @@ from say_env import ENV_ID
 
 from adapters import verl
 from adapters.common import TurnwiseOptions
+from adapters.ray_session import ray_session
 from adapters.verl import cpu, plugin
-from adapters.verl.__main__ import arguments
 from adapters.verl.config import verl_config, write_agent, write_rows
-from adapters.verl.run import _environment, _final, _metrics, collect
+from adapters.verl.run import _final
 from aworld_gym.errors import ConfigError, MissingDependencyError
 from aworld_gym.wrappers import RewardShaping
 
@@ -158,27 +157,6 @@ def test_another_runs_episodes_are_not_mixed_in(untaught, tmp_path):
         verl.train(ENV_ID, model=untaught, output_dir=tmp_path)
 
 
-def test_what_workers_wrote_is_put_together(tmp_path):
-    row = {"step": 1, "split": "train", "outcome": "answered", "valid": True, "attempts": 1}
-    for k in (0, 1, 10):
-        (tmp_path / f"episodes.{k}.jsonl").write_text(f'{{"k": {k}}}\n')
-        lost = row | {"valid": False, "attempts": 2, "outcome": "infra_failure"} if k == 10 else row
-        (tmp_path / f"rows.{k}.jsonl").write_text(json.dumps(lost) + "\n" + json.dumps(row | {"split": "eval"}) + "\n")
-    counts = collect(tmp_path)
-    assert dict(counts) == {"episodes": 3, "invalid": 1, "retried": 1, "answered": 2, "infra_failure": 1}
-    assert (tmp_path / "episodes.jsonl").read_text() == '{"k": 0}\n{"k": 1}\n{"k": 10}\n'
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["episodes.jsonl", "rows.jsonl"]
-    assert collect(tmp_path) == counts
-
-
-def test_metrics_of_a_resumed_run_follow_those_before(tmp_path):
-    log, file = tmp_path / "verl.jsonl", tmp_path / "metrics.jsonl"
-    log.write_text("".join(json.dumps({"step": k, "data": {"a": k}}) + "\n" for k in (1, 2, 3)))
-    assert _metrics(log, file, False) == [{"step": k, "a": k} for k in (1, 2, 3)]
-    log.write_text("".join(json.dumps({"step": k, "data": {"a": 10 * k}}) + "\n" for k in (3, 4)))
-    assert [row["a"] for row in _metrics(log, file, True)] == [1, 2, 30, 40]
-
-
 def test_the_plain_entry():
     def run(*arguments):
         command = [sys.executable, "-W", "ignore", "-m", "adapters.verl", *arguments]
@@ -190,10 +168,27 @@ def test_the_plain_entry():
     assert done.returncode and "Gaya" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_settings_on_the_command_line():
-    given = "AWorld/Gaia-v0 -k preset=mini --model a=b trainer.nnodes=2 --json +a.b=1 --set credit=step"
-    right = "AWorld/Gaia-v0 -k preset=mini --model a=b --set trainer.nnodes=2 --json --set +a.b=1 --set credit=step"
-    assert list(arguments(given.split())) == [*right.split(), "--trainer", "verl"]
+def test_a_ray_whose_workers_would_not_load_the_adapter(monkeypatch):
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    context = SimpleNamespace(runtime_env={"env_vars": {"LOADS": "others"}})
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    with pytest.raises(ConfigError, match="Ray runs in this process already.*call ray.shutdown"):
+        with ray_session({"LOADS": "mine.a"}, name="LOADS", holds="mine."):
+            pass
+    context.runtime_env["env_vars"]["LOADS"] = "others,mine.b"
+    monkeypatch.setattr("ray.shutdown", lambda: pytest.fail("another's Ray is not ended"))
+    with ray_session({"LOADS": "mine.a"}, name="LOADS", holds="mine."):
+        assert os.environ["LOADS"] == "mine.a"
+
+
+def test_the_environment_is_left_as_it_was(monkeypatch):
+    ended = []
+    monkeypatch.setattr("ray.shutdown", lambda: ended.append(1))
+    monkeypatch.setenv("VERL_A", "before")
+    with ray_session({"VERL_A": "a", "VERL_B": "b", "PYTHONPATH": "/nowhere"}, name="VERL_A", holds="a"):
+        assert (os.environ["VERL_A"], os.environ["VERL_B"]) == ("a", "b")
+        assert os.environ.get("PYTHONPATH") != "/nowhere" and not ended
+    assert os.environ["VERL_A"] == "before" and "VERL_B" not in os.environ and ended
 
 
 class TestTheRun:
@@ -239,15 +234,6 @@ class TestTheRun:
         over.set()
         assert time.monotonic() - began < 20
 
-    def test_a_ray_whose_workers_would_not_load_the_adapter(self, started, monkeypatch):
-        monkeypatch.setattr("ray.is_initialized", lambda: True)
-        context = SimpleNamespace(runtime_env={"env_vars": {"VERL_USE_EXTERNAL_MODULES": "others"}})
-        monkeypatch.setattr("ray.get_runtime_context", lambda: context)
-        with pytest.raises(ConfigError, match="Ray runs in this process already.*call ray.shutdown"):
-            started(lambda cfg, runner: None)
-        context.runtime_env["env_vars"]["VERL_USE_EXTERNAL_MODULES"] = "adapters.verl.cpu,others"
-        started(lambda cfg, runner: None)
-
     def test_what_verl_raises_is_raised(self, started):
         def fail(cfg, runner):
             raise KeyError("nonsense")
@@ -277,14 +263,6 @@ def test_numbers_that_yaml_reads_as_text(tmp_path):
     assert verl_config("m", tmp_path, tmp_path / "c.yaml")[0].actor_rollout_ref.actor.optim.lr == 1e-6
 
 
-def test_the_environment_is_left_as_it_was(monkeypatch):
-    monkeypatch.setenv("VERL_A", "before")
-    with _environment({"VERL_A": "a", "VERL_B": "b", "PYTHONPATH": "/nowhere"}):
-        assert (os.environ["VERL_A"], os.environ["VERL_B"]) == ("a", "b")
-        assert os.environ.get("PYTHONPATH") != "/nowhere"
-    assert os.environ["VERL_A"] == "before" and "VERL_B" not in os.environ
-
-
 def test_without_verl_or_what_it_needs(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
@@ -292,7 +270,7 @@ def test_without_verl_or_what_it_needs(monkeypatch):
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "msgspec" else name)
-    with pytest.raises(MissingDependencyError, match=r"needs msgspec, which it does not declare.*aworld-gym\[verl\]"):
+    with pytest.raises(MissingDependencyError, match=r"needs msgspec, which does not come with it.*aworld-gym\[verl\]"):
         _ = verl.train
     monkeypatch.setattr("importlib.metadata.version", none)
     with pytest.raises(MissingDependencyError, match=r"pip install 'aworld-gym\[verl\]'"):
