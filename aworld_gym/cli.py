@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import sys
 import time
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -209,8 +211,10 @@ def evaluate(
                 tape=tape,
                 engine=where,
             )
-            for episode in played:
-                metrics.add(episode)
+            # What Ray prints beside the episodes (a worker that died, say) is no result.
+            with redirect_stdout(sys.stderr) if engine == "ray" else nullcontext():
+                for episode in played:
+                    metrics.add(episode)
         seeds = len(listed.tasks) if listed else (DEFAULT_EPISODES if episodes is None else episodes) // group_size
         result = {
             **_setting(choice, policy, options),

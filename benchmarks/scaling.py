@@ -18,6 +18,7 @@ import asyncio
 import json
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ SPEEDUP_BAR, HUNG_BAR, REPLAY_BAR = 100.0, 1.05, replay.BAR
 HANG_S = 10.0
 """The deadline of a call in the part *hung*: the hung episode ends after it, long after the others."""
 HUNG_TASK = "hung"
-RAY_PYTHON = common.REPOSITORY / ".venv-verl/bin/python"
+RAY_PYTHON = sys.executable  # `make test` installs Ray beside the package
 
 
 def make_server(context: EpisodeContext, *, seconds: float = 0.0, hang: str = "none") -> Any:
@@ -238,7 +239,7 @@ def main() -> None:
     parser.add_argument("--model-s", type=float, default=1.0)
     parser.add_argument("--tool-s", type=float, default=0.25)
     parser.add_argument("--serial", type=int, default=3, help="episodes played one after another")
-    parser.add_argument("--ray-python", default=str(RAY_PYTHON), help="an interpreter of an environment with Ray")
+    parser.add_argument("--ray-python", default=RAY_PYTHON, help="an interpreter of an environment with Ray")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_args()
     episodes, model_s, tool_s, repeat = options.episodes, options.model_s, options.tool_s, options.repeat

@@ -124,8 +124,12 @@ def _connect(ray: ModuleType, address: str, temp_dir: str | None, log_to_driver:
         if _folder is not None:
             shutil.rmtree(_folder, ignore_errors=True)
             _folder = None
-        what = "a Ray cluster could not be started here" if address == "local" else f"no Ray cluster at {address}"
-        raise ConfigError(f"{what}: {describe(error)}") from error
+        if address == "local":
+            raise ConfigError(f"a Ray cluster could not be started here: {describe(error)}") from error
+        raise ConfigError(
+            f"the Ray cluster at {address} was not joined: {describe(error)}. One of `ray start` asks for a token: "
+            "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN where ~/.ray/auth_token is not its own"
+        ) from error
 
 
 def _reach(address: str) -> None:
