@@ -77,7 +77,7 @@ def serve_in_container(
         variables = {
             credentials.SECRET_FILE_VAR: str(secret),
             "AWORLD_BIND": f"[{host}]" if ":" in host else host,
-            "AWORLD_PORT": str(port),
+            "AWORLD_PORT": str(port or ""),
             "AWORLD_MAX_SESSIONS": str(max_sessions),
             "AWORLD_DRAIN_S": f"{drain:g}",
             "AWORLD_STOP_GRACE": f"{int(drain + STOP_MARGIN_S)}s",

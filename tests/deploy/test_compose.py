@@ -26,7 +26,7 @@ def check(path):
 
 
 def test_the_file_is_valid(tmp_path):
-    for number, given in enumerate(({}, {"AWORLD_PORT": "0", "AWORLD_BIND": "[::1]", "AWORLD_STOP_GRACE": "45s"})):
+    for number, given in enumerate(({}, {"AWORLD_PORT": "", "AWORLD_BIND": "[::1]", "AWORLD_STOP_GRACE": "45s"})):
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(compose(AWORLD_HOST_SECRET_FILE="/secret", **given)))
         done = check(path)

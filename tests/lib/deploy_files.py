@@ -19,7 +19,7 @@ DOCKERFILE = DOCKER / "Dockerfile"
 COMPOSE = DOCKER / "compose.yaml"
 SECCOMP = DOCKER / "seccomp.json"
 K8S = ROOT / "deploy/k8s"
-_VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}")
 
 
 def manifest(name: str) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def manifests() -> dict[str, dict[str, Any]]:
 def variables() -> dict[str, str | None]:
     """What the compose file takes from its environment: name -> default; None where it must be set."""
     found = _VARIABLE.findall(COMPOSE.read_text(encoding="utf-8"))
-    return {name: rest if kind == "-" else None for name, kind, rest in found}
+    return {name: rest if kind.endswith("-") else None for name, kind, rest in found}
 
 
 def compose(**given: str) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def compose(**given: str) -> dict[str, Any]:
 
     def value(match: re.Match[str]) -> str:
         name, kind, rest = match.groups()
-        if name not in given and kind != "-":
+        if name not in given and not kind.endswith("-"):
             raise KeyError(f"{name} must be set: {rest}")
-        return given.get(name) or rest
+        return (given.get(name) or rest) if kind.startswith(":") else given.get(name, rest)
 
     def filled(node: Any) -> Any:
         if isinstance(node, dict):
