@@ -370,6 +370,21 @@ def test_train_hands_everything_to_the_adapter(run, tmp_path, monkeypatch, caplo
     assert "set by the adapter: use_cpu=True" in caplog.text
 
 
+def test_train_takes_settings_as_arguments(run, monkeypatch):
+    got = {}
+
+    def train(env, **kwargs):
+        got.update(kwargs)
+        return TrainResult(Path("m"), [], Path("e.jsonl"))
+
+    monkeypatch.setitem(sys.modules, "adapters.verl", types.SimpleNamespace(train=train))
+    given = "trainer.nnodes=2 --model a=b --output runs/x +a.b=[1] --set credit=step --json --trainer verl"
+    code, _, err = run("train", ENV, *given.split())
+    assert code == 0, err
+    found = {name: value for name, value in got.items() if name not in ("output_dir", "config")}
+    assert found == {"model": "a=b", "trainer.nnodes": 2, "+a.b": [1], "credit": "step"}
+
+
 # ---- the rest -------------------------------------------------------------------------------------------------
 
 

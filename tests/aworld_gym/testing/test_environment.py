@@ -175,7 +175,7 @@ ALWAYS = ("gymnasium_checker", "copies")  # a class made in a test cannot be pic
 
 @pytest.mark.parametrize(("rule", "methods", "message"), BROKEN, ids=[f"{r}-{k}" for k, (r, *_) in enumerate(BROKEN)])
 def test_a_broken_env_is_found_out(rule, methods, message, monkeypatch):
-    monkeypatch.setattr("aworld_gym.testing.environment.SETTLE_S", 1.0)
+    monkeypatch.setattr("aworld_gym.testing.played.SETTLE_S", 1.0)
     if message == "in another env":
         methods = on_reset(lambda self, obs, info: (obs, info | {"when": time.monotonic_ns() + next(counter)}))
     with pytest.raises(EnvError) as caught:
