@@ -5,6 +5,7 @@ import logging
 import math
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.envs.registration import EnvSpec
 from say_env import ENV_ID, make_env
@@ -33,6 +34,17 @@ def test_the_alarm_warns_above_its_threshold(caplog):
     assert alarm.warnings == 2 and "step 7" in caplog.text and "0.002" in caplog.text
     with pytest.raises(ConfigError, match="must be positive"):
         LogprobAlarm(0.0)
+
+
+def test_the_alarm_looks_at_a_batch_of_all_processes(caplog):
+    alarm = LogprobAlarm(1e-3)
+    gaps = [np.array([0.0, 0.2]), np.array([]), np.array([0.1])]
+    found = alarm.compare(gaps, step=3)
+    assert found == pytest.approx({"logprob_gap/mean": 0.1, "logprob_gap/max": 0.2}) and "step 3" in caplog.text
+    assert alarm.compare([np.array([])], step=4) == {} and alarm.warnings == 1
+    others = lambda own: [*own, (0.9, 1, 0.9)]  # noqa: E731 - what another process found
+    assert alarm.compare([np.array([0.1])], step=5, gather=others, speaks=False)["logprob_gap/mean"] == 0.5
+    assert alarm.warnings == 1, "one process speaks"
 
 
 def test_env_spec_takes_ids_specs_and_made_envs():

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.credit import rewards_to_go, turn_advantages
+from adapters.credit import (
+    check_credit,
+    credit_by_token,
+    mask_turns,
+    measured,
+    rewards_to_go,
+    token_advantages,
+    turn_advantages,
+)
+from aworld_gym.errors import ConfigError
 
 reward = st.floats(-5, 5, allow_nan=False).map(lambda x: round(x, 3))
 turns = st.lists(reward, min_size=1, max_size=5)
@@ -69,3 +78,38 @@ def test_an_episode_that_sampled_nothing_earned_nothing_but_counts():
 def test_groups_are_whole():
     with pytest.raises(ValueError, match="whole groups of 4, got 3"):
         turn_advantages([[0.0]] * 3, group_size=4)
+
+
+def test_who_is_in_a_baseline():
+    valid, groups = [True, False, True, True, True], ["b", "a", "a", "b", "c"]
+    assert measured(valid, groups) == [0, 2, 3, 4] and measured(valid, groups, least=2) == [0, 3]
+    assert measured([False] * 5, groups) == []
+
+
+@given(st.lists(turns | st.none(), min_size=6, max_size=6), st.permutations(range(6)), scales)
+def test_groups_need_not_be_consecutive(rewards, order, scale):
+    expected = turn_advantages(rewards, group_size=3, scale=scale)
+    found = turn_advantages([rewards[k] for k in order], groups=[k // 3 for k in order], scale=scale)
+    for k, row in zip(order, found, strict=True):
+        assert row == pytest.approx(expected[k])
+
+
+def test_advantages_stand_at_the_ids_of_their_turns():
+    found = token_advantages([[(0, 2), (3, 4)], []], [[1.0, -2.0], []], width=5)
+    assert found.tolist() == [[1.0, 1.0, 0.0, -2.0, 0.0], [0.0] * 5]
+
+
+def test_credit_over_token_level_tensors_is_credit_over_turns():
+    mask = np.array([[1, 1, 0, 1, 0], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 1]])
+    rewards = np.array([[0.0, 1, 0, 2, 0], [0, 0, 0, 0, 3], [9, 9, 9, 9, 9], [1, 0, 0, 0.5, 1]])
+    assert [mask_turns(row) for row in mask] == [[(0, 2), (3, 4)], [(1, 5)], [], [(0, 1), (2, 3), (4, 5)]]
+    by_turn = turn_advantages([[1.0, 2.0], [3.0], None, [1.0, 0.5, 1.0]], groups=[0, 0, 0, 0])
+    found = credit_by_token(rewards, mask, [0, 0, 0, 0], scale="group")
+    assert found[0].tolist() == pytest.approx([by_turn[0][0]] * 2 + [0.0, by_turn[0][1], 0.0])
+    assert found[3, 2] == pytest.approx(by_turn[3][1]) and not found[mask == 0].any()
+
+
+def test_credits_have_names():
+    check_credit("episode")
+    with pytest.raises(ConfigError, match="credit must be 'episode' or 'step', got 'turns'"):
+        check_credit("turns")
