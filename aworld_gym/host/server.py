@@ -59,6 +59,8 @@ class Host:
             max_result_chars=_NEVER_CUT,
         )
         self.catalogue = Catalogue(served, limits, pool)
+        for name in self.catalogue.names:  # 0 is a number too: an autoscaler cannot tell none from unknown
+            self.metrics.sessions.labels(name)
         self._stop = asyncio.Event()
         self._patience_s = settings.drain_s
         self._ready = False

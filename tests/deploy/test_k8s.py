@@ -166,6 +166,7 @@ def test_metrics_are_the_hosts(answers):
     for metric in manifest("hpa.yaml")["spec"]["metrics"]:
         name = metric["pods"]["metric"]["name"]
         assert f"# TYPE {name} gauge" in text, f"{name} is no gauge of the host's"
+        assert f'{name}{{toolchain="basic"}} 0.0' in text, "an autoscaler wants a number from the start"
     for name in re.findall(r"aworld_host_\w+", (ROOT / "docs/deploy.md").read_text()):
         assert f"# TYPE {name}" in text.replace("_total ", " ").replace("_bucket ", " "), name
 
