@@ -1,9 +1,11 @@
-"""What an environment host costs, and what it has left after a crowd: prints a table.
+"""What an environment host costs, what it has left after a crowd, and whether it keeps its promises: prints a table.
 
-    python -m benchmarks.host [--sessions 256] [--calls 20] [--tool-s 0.05] [--think-s 0] [--dropped 1000]
+    python -m benchmarks.host --save [--sessions 256] [--calls 20] [--tool-s 0.05] [--think-s 0] [--dropped 1000]
 
-The host is a process of its own with an in-process server; the clients are one process that speaks plain HTTP, so that
-nearly all of the time is the host's. *Added* is what a call takes beyond what the tool itself does.
+The host is a process of its own with an in-process server. The clients are one process: once they speak plain HTTP, so
+that nearly all of the time is the host's, and once they are the sessions of this project's envs. *Added* is what a call
+takes beyond what the tool itself does. All sessions call at once and without a pause, which no model does: the host is
+then never idle, and what is added is the time that a call waits for the others'.
 """
 
 from __future__ import annotations
@@ -11,19 +13,37 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.toolchain.compat import new_server
+from aworld_gym.types import Limits
+from benchmarks import common
+
+EMPTY_S, ROUND_S = 120.0, 600.0
+"""Seconds for all sessions to end, and for one round of our own client's."""
+_HOST = "tests/aworld_gym/host"
+APART = (
+    f"{_HOST}/test_protocol.py::test_two_sessions_see_nothing_of_each_other",
+    f"{_HOST}/test_protocol.py::test_servers_run_in_processes_of_their_own",
+    "tests/envs/gaia/test_sandbox.py::test_it_is_alone",
+    "tests/envs/gaia/servers/test_browser.py::test_two_sessions_of_a_host_share_nothing_of_their_browsers",
+)
+TOKENS = (f"{_HOST}/test_security.py::test_bad_tokens_are_refused_with_a_reason_and_never_logged",)
 
 OPENING = {
     "method": "initialize",
@@ -94,17 +114,10 @@ class Client:
         return status, headers, b"".join(parts)
 
 
-async def measure(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
-    """The table's rows."""
-    rows: dict[str, Any] = {}
-    warm = [await Client(port, token).open() for _ in range(4)]
-    for one in warm:
-        await one.call(0.0)
-    before, cpu = host.memory_info().rss, _cpu(host)
+async def load(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
+    """All sessions at once, with plain HTTP clients: what calls take, and what the host spends."""
     clients = await asyncio.gather(*(Client(port, token).open() for _ in range(options.sessions)))
-    rows["CPU per session opened, ms"] = (_cpu(host) - cpu) / options.sessions * 1e3
-    rows["memory per idle session, MiB"] = (host.memory_info().rss - before) / options.sessions / 2**20
-    added, failed = [], 0
+    failed, added = 0, []
 
     async def play(client: Client) -> None:
         nonlocal failed
@@ -118,34 +131,89 @@ async def measure(port: int, token: str, host: psutil.Process, options: argparse
     cpu, began, own = _cpu(host), time.monotonic(), time.process_time()
     await asyncio.gather(*(play(client) for client in clients))
     wall = time.monotonic() - began
-    hundredths = statistics.quantiles(added, n=100)
-    rows |= {
-        "calls": len(added),
-        "failed": failed,
-        "calls per second": len(added) / wall,
-        "added latency, median, ms": hundredths[49] * 1e3,
-        "added latency, p99, ms": hundredths[98] * 1e3,
-        "CPU of the host per call, ms": (_cpu(host) - cpu) / len(added) * 1e3,
-        "CPU of the clients per call, ms": (time.process_time() - own) / len(added) * 1e3,
+    found = _told(added, failed, wall) | {
+        "host_cpu_ms": (_cpu(host) - cpu) / len(added) * 1e3,
+        "client_cpu_ms": (time.process_time() - own) / len(added) * 1e3,
+    }
+    for client in clients:
+        client.drop()
+    await _empty(port)
+    return found
+
+
+async def ours(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
+    """The same with this project's own client, as envs use it. Runs on the background loop."""
+    entry = {"type": "aworld-host", "url": f"http://127.0.0.1:{port}/mcp", "token": token}
+    toolchain = Toolchain({"mcpServers": {"bench": entry}}, Limits(call_timeout_s=60.0, open_timeout_s=120.0))
+    failed, added = 0, []
+
+    async def play(session: Any) -> None:
+        nonlocal failed
+        for k in range(options.calls):
+            if options.think_s:
+                await asyncio.sleep(random.uniform(0, 2 * options.think_s))
+            began = time.perf_counter()
+            result = await session.call(str(k), "work", {"seconds": options.tool_s})
+            failed += result.text != "done"
+            added.append(time.perf_counter() - began - options.tool_s)
+
+    own = time.process_time()
+    sessions = await asyncio.gather(*(toolchain.open() for _ in range(options.sessions)))
+    opening = time.process_time() - own
+    try:
+        cpu, began, own = _cpu(host), time.monotonic(), time.process_time()
+        await asyncio.gather(*(play(session) for session in sessions))
+        wall = time.monotonic() - began
+        found = _told(added, failed, wall) | {
+            "host_cpu_ms": (_cpu(host) - cpu) / len(added) * 1e3,
+            "client_cpu_ms": (time.process_time() - own) / len(added) * 1e3,
+            "client_open_cpu_ms": opening / options.sessions * 1e3,
+        }
+    finally:
+        await asyncio.gather(*(session.aclose() for session in sessions))
+        await toolchain.aclose()
+    await _empty(port)
+    return found
+
+
+async def memory(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
+    """What an idle session holds, and what is left when so many were opened and dropped without a word."""
+    warm = [await Client(port, token).open() for _ in range(4)]
+    for one in warm:
+        await one.call(0.0)
+    before, cpu = host.memory_info().rss, _cpu(host)
+    clients = await asyncio.gather(*(Client(port, token).open() for _ in range(options.sessions)))
+    found: dict[str, Any] = {
+        "idle_session_mib": (host.memory_info().rss - before) / options.sessions / 2**20,
+        "open_cpu_ms": (_cpu(host) - cpu) / options.sessions * 1e3,
     }
     for client in (*clients, *warm):
         client.drop()
     await _empty(port)
-    open_before, memory = host.num_fds(), host.memory_info().rss
-    left = options.dropped
+    files, held, left = host.num_fds(), host.memory_info().rss, options.dropped
     while left > 0:
         crowd = await asyncio.gather(*(Client(port, token).open() for _ in range(min(left, options.sessions))))
         left -= len(crowd)
         for client in crowd:
             client.drop()
         await _empty(port)
-    rows |= {
-        "sessions opened and dropped": options.dropped,
-        "descriptors left": host.num_fds() - open_before,
-        "memory left, MiB": (host.memory_info().rss - memory) / 2**20,
-        "processes left": len(host.children(recursive=True)),
+    return found | {
+        "dropped": options.dropped,
+        "files_left": host.num_fds() - files,
+        "memory_left_mib": (host.memory_info().rss - held) / 2**20,
+        "processes_left": len(host.children(recursive=True)),
     }
-    return rows
+
+
+def _told(added: list[float], failed: int, wall: float) -> dict[str, Any]:
+    hundredths = statistics.quantiles(added, n=100)
+    return {
+        "calls": len(added),
+        "failed": failed,
+        "calls_per_s": len(added) / wall,
+        "added_median_ms": hundredths[49] * 1e3,
+        "added_p99_ms": hundredths[98] * 1e3,
+    }
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -155,25 +223,20 @@ def _cpu(process: psutil.Process) -> float:
 
 async def _empty(port: int) -> None:
     """Wait until the host has no session."""
-    while True:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /ready HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
-        text = await reader.read()
-        writer.close()
-        if json.loads(text.partition(b"\r\n\r\n")[2])["sessions"] == 0:
-            return
-        await asyncio.sleep(0.2)
+    async with asyncio.timeout(EMPTY_S):
+        while True:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /ready HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            text = await reader.read()
+            writer.close()
+            if json.loads(text.partition(b"\r\n\r\n")[2])["sessions"] == 0:
+                return
+            await asyncio.sleep(0.2)
 
 
-def main() -> None:
-    """Measure, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=int, default=256)
-    parser.add_argument("--calls", type=int, default=20, help="of each session")
-    parser.add_argument("--tool-s", type=float, default=0.05, help="seconds that the tool takes")
-    parser.add_argument("--think-s", type=float, default=0.0, help="seconds between a session's calls, on average")
-    parser.add_argument("--dropped", type=int, default=1000, help="sessions to open and drop")
-    options = parser.parse_args()
+@contextmanager
+def serving(options: argparse.Namespace) -> Iterator[tuple[int, str, psutil.Process]]:
+    """A host in a process of its own: its port, a token, and the process."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "bench.json"
         config.write_text(json.dumps({"mcpServers": {"bench": {"python": "benchmarks.host:make"}}}))
@@ -183,20 +246,108 @@ def main() -> None:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=dict(os.environ))
         try:
             assert process.stdout is not None
+            late = threading.Timer(common.START_S, process.kill)
+            late.start()
             line = process.stdout.readline()
+            late.cancel()
             if not line:
                 sys.exit((Path(folder) / "log").read_text())
             told = json.loads(line)
-            host = psutil.Process(process.pid)
-            rows = asyncio.run(measure(told["port"], told["token"], host, options))
+            yield told["port"], told["token"], psutil.Process(process.pid)
         finally:
             process.terminate()
-            process.wait()
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
-    print(f"{options.sessions} sessions x {options.calls} calls of {options.tool_s:g} s, {options.think_s:g} s between")
-    print(f"{os.cpu_count()} CPUs, load {load}")
-    for name, value in rows.items():
-        print(f"{name:36} {value if isinstance(value, int) else round(value, 3)}")
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(30)
+
+
+def tested(*nodes: str) -> tuple[str, bool]:
+    """What became of some tests, in the words of pytest; whether all passed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *nodes]
+    done = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, timeout=600)
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-200:]
+    return last.strip("= "), done.returncode == 0
+
+
+def killed() -> tuple[str, bool]:
+    """The row of the host that is killed; ``python -m tests.faults`` has it too, beside those of tools and network."""
+    sys.path.insert(0, str(common.REPOSITORY / "tests/lib"))
+    import fault_table
+
+    logging.disable(logging.WARNING)  # they are what the row is about
+    with tempfile.TemporaryDirectory() as folder:
+        row = fault_table.play_host_fault(Path(folder))
+    logging.disable(logging.NOTSET)
+    right = sum(e.valid and e.score == 1.0 for e in row.episodes)
+    wrong = sum(e.valid and e.score != 1.0 for e in row.episodes)
+    times = f"the run took {row.noticed_s:.0f} s, and {row.recovered_s:.1f} s after the restart an episode was valid"
+    text = f"{row.becomes}; {times}"
+    return text, right == 64 and not wrong
+
+
+def table(loads: list[dict[str, Any]], own: list[dict[str, Any]], held: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The measured rows: what, its bar, and what was measured."""
+
+    def both(name: str, digits: int = 0) -> str:
+        return "; ".join(
+            f"{who} {common.spread([one[name] for one in many], digits)}"
+            for who, many in (("plain HTTP", loads), ("our client", own))
+        )
+
+    return [
+        ("calls that failed", "none", both("failed")),
+        ("added latency, p99, ms", "under 250", both("added_p99_ms")),
+        ("added latency, median, ms", "", both("added_median_ms")),
+        ("calls per second", "", both("calls_per_s")),
+        ("CPU of the host per call, ms", "", both("host_cpu_ms", 2)),
+        ("CPU of the clients per call, ms", "", both("client_cpu_ms", 2)),
+        ("CPU per session opened, ms", "", f"host {held['open_cpu_ms']:.1f}; our client "
+            f"{common.spread([one['client_open_cpu_ms'] for one in own], 1)}"),
+        ("memory per idle session, MiB", "under 2", f"{held['idle_session_mib']:.2f}"),
+        (
+            f"{held['dropped']} sessions opened and dropped: descriptors, processes, memory left",
+            "back to the start",
+            f"{held['files_left']}, {held['processes_left']}, {held['memory_left_mib']:.1f} MiB",
+        ),
+    ]  # fmt: skip
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = common.parser(__doc__, repeat=3)
+    parser.add_argument("--sessions", type=int, default=256)
+    parser.add_argument("--calls", type=int, default=20, help="of each session")
+    parser.add_argument("--tool-s", type=float, default=0.05, help="seconds that the tool takes")
+    parser.add_argument("--think-s", type=float, default=0.0, help="seconds between a session's calls, on average")
+    parser.add_argument("--dropped", type=int, default=1000, help="sessions to open and drop")
+    parser.add_argument("--load-only", action="store_true", help="leave out what is tested rather than measured")
+    options = parser.parse_args()
+    machine = common.Machine(("aworld-gym", "mcp", "uvicorn"))
+    with serving(options) as at:
+        held = asyncio.run(memory(*at, options))  # first, as long as nothing was ever allocated and given back
+        loads = [asyncio.run(load(*at, options)) for _ in range(options.repeat)]
+        own = [loop.run(ours(*at, options), timeout=ROUND_S) for _ in range(options.repeat)]
+    rows = table(loads, own, held)
+    data: dict[str, Any] = {"plain": loads, "ours": own, "held": held}
+    if not options.load_only:
+        for what, bar, (text, good) in (
+            ("host killed (-9) in the middle of 64 episodes, and started again", "each valid in the end", killed()),
+            ("two sessions: files, memory, environment, processes, browser", "nothing is seen", tested(*APART)),
+            ("bad tokens", "all refused, none logged", tested(*TOKENS)),
+        ):
+            rows.append((what, bar, f"{text}{'' if good else ' (NOT MET)'}"))
+            data[what] = {"told": text, "good": good}
+    title = (
+        f"{options.sessions} sessions x {options.calls} calls of a tool that takes {options.tool_s:g} s, "
+        f"{options.think_s:g} s between; the median of {options.repeat} and their range."
+    )
+    text = f"{title}\n\n{common.markdown(('', 'bar', 'measured'), rows)}\n\n{machine.told()}"
+    print(text)
+    if options.save:
+        more = "Faults of tools and of the network: [faults.md](faults.md)."
+        common.keep("host", "The environment host", f"{text}\n\n{more}", data)
 
 
 if __name__ == "__main__":
