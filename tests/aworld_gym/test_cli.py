@@ -161,7 +161,7 @@ def test_a_killed_run_resumes_without_loss_or_repetition(tmp_path):
     first = process(*args)
     wait_for(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 6, first)
     first.kill()
-    first.communicate()
+    first.communicate(timeout=60)
     finished = {e.seed for e in read_jsonl(journal)}
     assert 6 <= len(finished) < 24
     second = process(*args, "--resume", "--json")

@@ -521,13 +521,15 @@ def test_the_facade_works_inside_a_running_loop_and_from_threads():
     assert [e.score for e in asyncio.run(inside())] == [1.0, 1.0]
     scores = []
     threads = [
-        threading.Thread(target=lambda: scores.extend(e.score for e in rollout(Factory(), OraclePolicy(), episodes=3)))
+        threading.Thread(
+            target=lambda: scores.extend(e.score for e in rollout(Factory(), OraclePolicy(), episodes=3)), daemon=True
+        )
         for _ in range(3)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert scores == [1.0] * 9
 
 

@@ -94,7 +94,7 @@ def test_threads_do_not_mix_their_lines(tmp_path):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(60)
     found = sorted((e.seed, e.sample) for e in read_jsonl(tmp_path / "a.jsonl"))
     assert found == [(k, i) for k in range(4) for i in range(20)]
 
@@ -113,11 +113,12 @@ def test_a_killed_writer_loses_nothing_that_it_finished(tmp_path):
     path = tmp_path / "a.jsonl"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, env=env)
+    deadline = time.monotonic() + 60
     while not path.exists() or path.stat().st_size < 100_000:
-        assert writer.poll() is None
+        assert writer.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
     writer.send_signal(signal.SIGKILL)
-    announced = writer.communicate()[0].split()
+    announced = writer.communicate(timeout=60)[0].split()
     found = [e.seed for e in read_jsonl(path)]
     assert found == list(range(len(found))) and len(found) >= len(announced) > 5
 

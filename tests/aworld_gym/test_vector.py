@@ -145,9 +145,9 @@ def test_works_inside_a_running_loop_and_from_threads():
 
     first = asyncio.run(inside())
     found = []
-    thread = threading.Thread(target=lambda: found.append(envs.reset(seed=0)))
+    thread = threading.Thread(target=lambda: found.append(envs.reset(seed=0)), daemon=True)
     thread.start()
-    thread.join()
+    thread.join(60)
     assert plain(found[0]) == plain(first)
     envs.close()
 

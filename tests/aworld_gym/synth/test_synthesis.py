@@ -339,7 +339,7 @@ def test_a_command_that_is_interrupted_and_then_killed_resumes(tmp_path):
             running = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             deadline = time.monotonic() + 60
             while not (output.exists() and output.read_bytes().count(b"\n") >= tasks):
-                assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+                assert running.poll() is None and time.monotonic() < deadline, running.communicate(timeout=20)
                 time.sleep(0.02)
             running.send_signal(number)
             _, err = running.communicate(timeout=60)

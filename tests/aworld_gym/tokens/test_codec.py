@@ -188,7 +188,7 @@ def test_threads_share_a_codec(family: str) -> None:
     alone = ChatCodec(tokenizer)
     expected = [alone.extend([], job) for job in jobs]
     shared, wrong = ChatCodec(tokenizer), []
-    start = threading.Barrier(8)
+    start = threading.Barrier(8, timeout=60)
 
     def work(seed: int) -> None:
         start.wait()
@@ -198,11 +198,12 @@ def test_threads_share_a_codec(family: str) -> None:
         if parsed != alone.parse(expected[0], TOOLS):
             wrong.append(-1)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    threads = [threading.Thread(target=work, args=(seed,), daemon=True) for seed in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(120)
+        assert not thread.is_alive()
     assert wrong == []
 
 

@@ -576,7 +576,7 @@ def test_a_killed_parent_takes_its_programs_along(tmp_path):
         assert parent.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     parent.kill()
-    parent.wait()
+    parent.wait(20)
     time.sleep(0.3)
     size = marker.stat().st_size
     time.sleep(0.3)
