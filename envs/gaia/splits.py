@@ -112,7 +112,12 @@ TEMPLATE_SPLITS: Mapping[str, str] = MappingProxyType(
 
 def split_of(kind: str, name: object) -> str:
     """The split that owns ``name`` (an entity of table ``kind``, or a seed with ``kind="seed"``)."""
-    digest = hashlib.sha256(f"{kind}\x1f{name}".encode()).digest()
+    return _owner(f"{kind}\x1f{name}")
+
+
+@lru_cache(maxsize=2**16)  # every world asks for the same thousands of names
+def _owner(key: str) -> str:
+    digest = hashlib.sha256(key.encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64
     for split, edge in zip(SPLITS, itertools.accumulate(SHARES), strict=True):
         if point < edge:
