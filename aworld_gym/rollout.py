@@ -279,6 +279,7 @@ async def arollout(
     )
     try:
         await loop.call(running.start())
+        running.settle()
         while (pair := await loop.call(running.next())) is not None:
             yield pair[1]
     finally:
@@ -300,6 +301,7 @@ def _iterate(
     running = _engine(options.pop("engine", "local"), env, policy, items, manifest=manifest, **options)
     try:
         loop.run(running.start())
+        running.settle()
         with EpisodeProgress(running.total) if progress else nullcontext() as bar:
             while (pair := loop.run(running.next())) is not None:
                 if bar is not None:

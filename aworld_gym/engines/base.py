@@ -44,9 +44,9 @@ class Played(NamedTuple):
 
 
 class Engine:
-    """Plays items, ``concurrency`` at once. All methods but the constructor run on the package's loop.
+    """Plays items, ``concurrency`` at once.
 
-    The arguments are those of :func:`aworld_gym.rollout.arollout`.
+    All methods run on the package's loop, but the constructor and ``settle``. The arguments are those of :func:`aworld_gym.rollout.arollout`.
 
     Raises:
         ConfigError: arguments that cannot work.
@@ -91,6 +91,9 @@ class Engine:
     async def open(self, at_once: int) -> None:
         """Prepare to play that many attempts at once."""
         raise NotImplementedError
+
+    def settle(self) -> None:
+        """Put right what ``open`` changed in this process; called on its user's thread, not on the loop's."""
 
     async def play(self, item: Item, attempt: int) -> Played:
         """Play one attempt. What infrastructure spoiled is a record too."""

@@ -51,8 +51,8 @@ class Ray:
     """
 
     address: str | None = None
-    """Of a cluster: ``host:port``, ``auto`` or ``ray://...``; ``local`` starts one on this machine, as does None where
-    ``RAY_ADDRESS`` names none. What was started here ends with the rollout."""
+    """Of a cluster: ``host:port`` or ``auto``; ``local`` starts one on this machine, as does None where ``RAY_ADDRESS``
+    names none. What was started here ends with the rollout."""
     workers: int | None = None
     """Processes that play; where None, one for each 32 episodes at once and at least one a node."""
     num_cpus: float = 1.0
@@ -149,7 +149,7 @@ class RayEngine(Engine):
         self._closing = self._ever_ready = False
 
     async def open(self, at_once: int) -> None:
-        """Connect, and have workers started; returns when the first is ready."""
+        """Connect, and have workers started; attempts wait for the first that is ready."""
         await self.pool.aclose()  # an env was made to check the journal or the manifest, and is not played in
         self._connecting = asyncio.ensure_future(
             asyncio.to_thread(
@@ -164,10 +164,10 @@ class RayEngine(Engine):
         self._slots = math.ceil(at_once / self._wanted)
         for _ in range(self._wanted):
             self._start_one()
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._failure or any(w.ready for w in self._workers))
-        if self._failure is not None:
-            raise self._failure
+
+    def settle(self) -> None:
+        """Have signals be what they were."""
+        ray_cluster.take_back_signals()
 
     async def play(self, item: Item, attempt: int) -> Played:
         """Have a worker play one attempt."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -61,7 +62,7 @@ def connect(address: str | None, *, temp_dir: str | None = None, log_to_driver: 
     """Connect this process to a cluster, or use the connection that it has. Blocks for seconds.
 
     Args:
-        address: of a cluster (``host:port``, ``auto``, ``ray://...``), or ``local`` to start one here; where None,
+        address: of a cluster (``host:port``, ``auto``), or ``local`` to start one here; where None,
             ``RAY_ADDRESS`` is taken, and without that one is started here.
         temp_dir: where a cluster that is started here keeps its logs; where None, in a folder that is removed with it.
         log_to_driver: print what the workers print.
@@ -78,6 +79,18 @@ def connect(address: str | None, *, temp_dir: str | None = None, log_to_driver: 
             _connect(ray, address, temp_dir, log_to_driver)
             _began = True
         _users += 1
+
+
+def take_back_signals() -> None:
+    """Let SIGTERM mean what it meant before Ray was started; on the main thread, else there is nothing to be done.
+
+    Ray puts a handler of its own below Python's, which prints a stack and aborts the process three seconds later, in
+    the middle of closing envs.
+    """
+    if _began and threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None:  # None: it was set by others than Python
+            signal.signal(signal.SIGTERM, handler)
 
 
 def disconnect() -> None:
@@ -116,7 +129,7 @@ def _connect(ray: ModuleType, address: str, temp_dir: str | None, log_to_driver:
                 f"Ray was loaded in this process for a cluster of this machine alone, and cannot speak to {address}: "
                 f"use another process, or set {ALL_ADDRESSES}=1 before the first rollout on Ray"
             )
-        if "://" not in address and address != "auto":
+        if address != "auto":
             _reach(address)
     try:
         ray.init(address=address, **options)
@@ -136,7 +149,7 @@ def _reach(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal()):
         raise ConfigError(
-            f"the address of a Ray cluster is host:port (as `ray start --head` prints it), auto, local or ray://..., "
+            "the address of a Ray cluster is host:port (as `ray start --head` prints it), auto or local, "
             f"got {address!r}"
         )
     try:
@@ -149,7 +162,7 @@ def _reach(address: str) -> None:
 
 
 def _check_same(ray: ModuleType, address: str) -> None:
-    if "://" in address or address in ("auto", "local"):
+    if address in ("auto", "local"):
         return
     there = ray.get_runtime_context().gcs_address
     if there != address:

@@ -12,10 +12,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 def test_a_node_is_killed_and_nothing_is_lost_or_doubled(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["scaling_ray", "--nodes", "2", "--episodes", "32", "--concurrency", "8", "--json"])
+    monkeypatch.setattr("sys.argv", ["scaling_ray", "--nodes", "2", "--episodes", "64", "--concurrency", "8", "--json"])
     assert scaling_ray.main() == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert found["wall_s"] > 0 and (found["nodes"], found["episodes"]) == (2, 32)
+    assert found["wall_s"] > 0 and (found["nodes"], found["episodes"]) == (2, 64)
     assert (found["lost"], found["doubled"]) == (0, 0)
     assert found["again"] >= 1 and found["workers_lost"] >= 1
 

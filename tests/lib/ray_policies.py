@@ -15,12 +15,17 @@ def _said(text: str) -> dict:
     return {"role": "assistant", "content": f"<answer>{text}</answer>"}
 
 
-def place(seconds: float = 0.0):
-    """Answers with the process and the node that it is played in."""
+def place(seconds: float = 0.0, meet: str | None = None, of: int = 0):
+    """Answers with the process and the node that it is played in, once ``of`` processes are known in a folder."""
 
     async def where(messages, tools):
         import ray
 
+        if meet is not None:
+            Path(meet, str(os.getpid())).touch()
+            deadline = time.monotonic() + 90.0
+            while len(list(Path(meet).iterdir())) < of and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)
         await asyncio.sleep(seconds)
         return _said(f"{os.getpid()} {ray.get_runtime_context().get_node_id()}")
 
@@ -97,12 +102,6 @@ def secret(name: str):
 
 def answer(messages, tools):
     """A policy function."""
-    return _said("42")
-
-
-def blocking(messages, tools):
-    """One that takes its time."""
-    time.sleep(0.2)
     return _said("42")
 
 

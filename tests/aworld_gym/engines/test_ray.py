@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from contextlib import closing
 
+import gymnasium as gym
 import psutil
 import pytest
 from chat_endpoint import ChatEndpoint, completion
@@ -16,10 +17,11 @@ from cli_process import process
 from ray_clusters import clusters_below, gone
 
 from aworld_gym import policies
-from aworld_gym.errors import ConfigError, MissingDependencyError, PolicyError, UnknownTaskError
+from aworld_gym.errors import ConfigError, InfraError, MissingDependencyError, PolicyError, UnknownTaskError
+from aworld_gym.manifests import Manifest
 from aworld_gym.metrics import summarize
 from aworld_gym.policies import FunctionPolicy, OpenAIPolicy, OraclePolicy, RandomPolicy
-from aworld_gym.rollout import Item, iterate, rollout
+from aworld_gym.rollout import Item, branch, iterate, rollout
 from aworld_gym.trajectory import read_jsonl
 from aworld_gym.types import Outcome
 from benchmarks.scaling_ray import cluster  # before Ray is imported
@@ -103,14 +105,31 @@ def test_retries_are_counted_and_recorded_as_here(four):
     ]
 
 
+def test_manifests_and_forks_are_played_as_here(four):
+    env = gym.make(SAY)
+    two = Manifest.of(env.unwrapped.tasks, ["red", "blue"], name="two", env_id=SAY)
+    env.close()
+    policy = policies.make("ray_policies:answer")
+
+    def play(engine):
+        played = rollout(SAY, policy, manifest=two, group_size=2, engine=engine)
+        forks = branch(played[0], 0, 2, policy, engine=engine)
+        return [without_times(e) for e in [*played, *forks]]
+
+    far = play(Ray(four.address, workers=1))
+    assert far == play("local")
+    assert [(e["task_id"], e["versions"].get("manifest")) for e in far[:4:2]] == [("red", two.hash), ("blue", two.hash)]
+    assert [e["forked_at"] for e in far[4:]] == [0, 0] and far[4]["parent"]
+
+
 # ---- where ----------------------------------------------------------------------------------------------
 
 
-def test_workers_play_many_episodes_each_and_are_spread_over_the_nodes(four):
-    policy = policies.make("ray_policies:place", seconds=0.5)
-    pids, nodes = places(rollout(SAY, policy, episodes=32, concurrency=16, engine=Ray(four.address)))
-    assert len(pids) == len(nodes) == 4 and os.getpid() not in pids  # one for each node that idles
-    assert min(pids.values()) >= 4
+def test_workers_play_many_episodes_each_and_are_spread_over_the_nodes(four, tmp_path):
+    policy = policies.make("ray_policies:place", meet=str(tmp_path), of=4)
+    pids, nodes = places(rollout(SAY, policy, episodes=16, concurrency=16, engine=Ray(four.address)))
+    assert len(nodes) == 4 and os.getpid() not in pids  # one worker for each node that idles
+    assert list(pids.values()) == [4] * 4
     assert gone(set(pids), within_s=15.0)
 
 
@@ -230,9 +249,9 @@ def test_secrets_reach_the_workers_and_stand_in_no_log(four, tmp_path, monkeypat
 
 
 def test_a_node_is_killed_half_way_and_no_episode_is_lost_or_doubled(four, tmp_path):
-    """The last test of this cluster."""
-    path, wanted = tmp_path / "e.jsonl", 96
-    policy = policies.make("ray_policies:place", seconds=0.4)
+    path, wanted, meet = tmp_path / "e.jsonl", 96, tmp_path / "pids"
+    meet.mkdir()
+    policy = policies.make("ray_policies:place", seconds=0.4, meet=str(meet), of=4)
     killed, played = None, []
     options = {"episodes": wanted, "group_size": 4, "concurrency": 24, "retries": 0, "journal": path}
     with closing(iterate(SAY, policy, engine=Ray(four.address), **options)) as episodes:
@@ -256,6 +275,26 @@ def test_a_node_is_killed_half_way_and_no_episode_is_lost_or_doubled(four, tmp_p
     assert len(again) == len(played)
 
 
+def test_where_no_worker_can_be_had_any_more_the_rollout_ends_with_that(four, tmp_path):
+    """The last test of this cluster: its special nodes are killed."""
+    pids, path = tmp_path / "pids", tmp_path / "e.jsonl"
+    pids.mkdir()
+    settings = Ray(four.address, workers=1, resources={"special": 1.0}, start_timeout_s=12.0)
+    policy = policies.make("ray_policies:hanging", pids=str(pids))
+    began, done = time.monotonic(), 0
+    with closing(iterate(SAY, policy, episodes=9, concurrency=9, engine=settings, journal=path)) as played:
+        with pytest.raises(InfraError, match=r"worker_lost: no worker of the Ray cluster.*asks for CPU 1, special 1"):
+            for episode in played:
+                done += episode.valid
+                if done == 3 and episode.valid:
+                    for node in (four.nodes[1], four.nodes[2]):
+                        four.remove_node(node, False)
+    assert done == 3 and time.monotonic() - began < 120.0
+    records = list(read_jsonl(path))
+    assert sorted(e.seed for e in records if e.valid) == [0, 1, 2]
+    assert sorted(e.seed for e in records if e.error_kind == "worker_lost") == [3, 4, 5, 6, 7, 8]
+
+
 def test_the_command_line_starts_a_cluster_prints_the_same_and_leaves_nothing(tmp_path):
     args = ("eval", "quiet_envs:QuietTest/Small-v0", "--episodes", "4", "--seed", "0", "--json")
     far = ("--engine", "ray", "--ray-workers", "2", "--ray-cpus", "0.5", "--output", str(tmp_path / "far"))
@@ -274,7 +313,7 @@ def test_the_command_line_starts_a_cluster_prints_the_same_and_leaves_nothing(tm
     assert kept[0] == kept[1]
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "kill -9"])
+@pytest.mark.parametrize("how", ["Ctrl-C", "kill", "kill -9"])
 def test_whatever_ends_the_command_ends_its_cluster(how, tmp_path):
     pids = tmp_path / "pids"
     pids.mkdir()
@@ -290,13 +329,17 @@ def test_whatever_ends_the_command_ends_its_cluster(how, tmp_path):
         time.sleep(0.1)
     theirs = clusters_below(psutil.Process(child.pid)) | {int(file.name) for file in pids.iterdir()}
     assert len(theirs) >= 3
-    if how == "Ctrl-C":
-        os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to all of the group
-        out, err = child.communicate(timeout=60)
-        assert child.returncode == 130 and "interrupted; finished episodes are kept" in err, err
-    else:
+    if how == "kill -9":
         child.kill()
         child.communicate(timeout=30)
+    else:
+        if how == "Ctrl-C":
+            os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to all of the group
+        else:
+            child.terminate()
+        out, err = child.communicate(timeout=60)
+        status, word = (130, "interrupted") if how == "Ctrl-C" else (143, "terminated")
+        assert child.returncode == status and f"{word}; finished episodes are kept" in err, err
     assert gone(theirs, within_s=30.0)
     assert sorted(e.seed for e in read_jsonl(path)) == [0, 1, 2]
 
@@ -336,6 +379,12 @@ def test_engines_that_are_none_and_what_cannot_travel():
         rollout(SAY, OraclePolicy(), episodes=1, engine="ray", tape=object())
     with pytest.raises(ConfigError, match="engine must be one of local, ray"):
         rollout(SAY, OraclePolicy(), episodes=1, engine=3)
+
+
+def test_options_of_ray_are_for_ray():
+    child = process("eval", "quiet_envs:QuietTest/Small-v0", "--ray-workers", "2")
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 2 and "the --ray-... options are for --engine ray, and this is --engine local" in err
 
 
 def test_without_ray_it_is_said_what_to_install(monkeypatch):
