@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import subprocess
 import sys
 import warnings
@@ -173,6 +174,38 @@ async def test_a_stream_that_stays_open_after_the_answer_is_let_go(monkeypatch):
     async with scripted(on_call=tool) as server, opened(server.url, "lean") as session:
         assert await call(session) == "streamed"
         await asyncio.wait_for(ended.wait(), 5)
+
+
+@pytest.mark.parametrize("style", ["json", "events", "slow events"])
+@on_loop
+async def test_calls_given_up_at_any_time_leave_nothing(style):
+    async def tool(request, message):
+        if style == "json":
+            return "done"
+        response = await stream(request)
+        for part in (b": hello\n\n", event(answer_of(message, "done"))):
+            await response.write(part)
+            await asyncio.sleep(0.01 if style == "slow events" else 0)
+        return response
+
+    rng, given_up = random.Random(7), 0
+    async with scripted(on_call=tool) as server:
+        config = load_config({"mcpServers": {"it": {"url": server.url, "http_client": "lean"}}}).servers[0]
+        before = asyncio.all_tasks()
+        async with http.session(config, lambda error: None) as (session, dispatcher):
+            for _ in range(10):
+                calls = [asyncio.create_task(call(session)) for _ in range(12)]
+                for task in calls:
+                    if rng.random() < 0.7:
+                        await asyncio.sleep(rng.random() * 0.004)
+                        given_up += task.cancel()
+                for result in await asyncio.gather(*calls, return_exceptions=True):
+                    assert result == "done" or isinstance(result, asyncio.CancelledError)
+            assert given_up > 10 and await call(session) == "done"
+            assert not dispatcher._pending
+        await asyncio.sleep(0.3)
+        left = [t for t in asyncio.all_tasks() - before if "RequestHandler" not in repr(t.get_coro())]
+        assert not left
 
 
 @on_loop
