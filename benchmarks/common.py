@@ -26,7 +26,7 @@ DRIVERS = Path(__file__).parent / "drivers"
 REPOSITORY = Path(__file__).parents[1]
 REPEAT = 5
 """Measurements of which a table has the median."""
-START_S, ORDER_S = 180.0, 600.0
+START_S, ORDER_S = 240.0, 300.0
 """Seconds that a driver may take to be ready, and for one order."""
 
 

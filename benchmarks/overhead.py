@@ -237,7 +237,12 @@ def first(repeat: int) -> dict[str, list[float]]:
 
 def first_table(found: Mapping[str, Sequence[float]]) -> tuple[str, list[str]]:
     """The table of first resets, and which bars were missed."""
-    labels = {"import": "import gymnasium, aworld_gym", "cold": "cold: the first of a process", "warm": "warm"}
+    labels = {
+        "import": "import gymnasium, aworld_gym",
+        "cold": "cold: the first of a process",
+        "new_world": "warm, a task of a world that is not made yet",
+        "warm": "warm",
+    }
     rows = [
         [label, common.spread(found[f"{name}_ms"], 1), common.spread(found[f"{name}_cpu_ms"], 1)]
         for name, label in labels.items()

@@ -52,8 +52,9 @@ def make_server(context: EpisodeContext, *, seconds: float = 0.0, hang: str = "n
         await asyncio.sleep(seconds if not hangs else 1e9)
         return str(x)
 
-    async def stuck(x: int) -> str:
-        return await asyncio.to_thread(threading.Event().wait, 3 * HANG_S) and ""  # no cancellation reaches a thread
+    def stuck(x: int) -> str:
+        threading.Event().wait(3 * HANG_S)  # no cancellation reaches a thread
+        return str(x)
 
     server.tool(name="noop", description="Return x.")(stuck if hangs and hang == "thread" else noop)
     return server
@@ -199,16 +200,17 @@ def replay_table(rows: Sequence[Mapping[str, Any]], tool_s: float) -> tuple[str,
 
 
 def ray(python: str, limit_s: float = 500.0) -> dict[str, Any]:
-    """What ``benchmarks.scaling_ray`` found, or why there is nothing."""
+    """What ``benchmarks.scaling_ray`` found, or under ``not_run`` why there is nothing."""
     command = [python, "-m", "benchmarks.scaling_ray", "--json"]
     try:
         done = subprocess.run(command, cwd=common.REPOSITORY, capture_output=True, text=True, timeout=limit_s)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"not_run": str(error)}
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        return {"not_run": f"status {done.returncode}: {lines[-1] if lines else 'no word'}"[:300]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    answers = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not answers:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
+        return {"not_run": f"status {done.returncode}: {lines[-1]}"[:300]}
+    found: dict[str, Any] = json.loads(answers[-1])
     return found
 
 
