@@ -203,7 +203,10 @@ def as_program(argv: list[str]) -> None:
     print("arguments:", *more, flush=True)
     how = os.environ.get("STAND_IN", "")
     if how == "broken":
-        print("(EngineCore pid=1) ERROR RuntimeError: this model cannot be served", flush=True)
+        print("(APIServer pid=1) WARNING 11-30 19:49:47 [util.py:2] a warning of `OSError: 24`, say", flush=True)
+        print(
+            "(EngineCore pid=1) ERROR 11-30 19:49:48 [core.py:9] RuntimeError: this model cannot be served", flush=True
+        )
         print("noise\n" * 200, flush=True)
         sys.exit(3)
     if how == "stubborn":

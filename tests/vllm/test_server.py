@@ -273,6 +273,12 @@ def test_many_at_once(server, codec):
     assert all(ids for ids, _ in out)
 
 
+def test_more_prompts_than_the_engine_takes_in_a_batch(server, codec):
+    """The engine of 0.32 dies on a CPU where it cuts the prompt of a request with a seed in two."""
+    asked = [[5 + k % 7] * (700 + 3 * k) for k in range(16)]
+    assert all(ids for ids, _ in sampled(server, codec, *asked, limit=4))
+
+
 def test_the_end(server):
     """Last: nothing of the server is left."""
     processes = psutil.Process(server._process.pid).children(recursive=True)

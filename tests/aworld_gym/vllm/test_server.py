@@ -67,7 +67,7 @@ def test_a_server_is_started_with_what_it_needs_and_ended_with_its_processes(fol
         given = log.read_text().splitlines()[0]
         assert given == (
             "arguments: --logprobs-mode processed_logprobs --generation-config vllm --max-model-len 512 "
-            "--dtype float32 --enforce-eager --max-num-seqs 8"
+            "--dtype float32 --enforce-eager --no-enable-chunked-prefill --max-num-seqs 8"
         )
         assert server.environment()["VLLM_CPU_KVCACHE_SPACE"] == "4"
         assert server.environment()["VLLM_NO_USAGE_STATS"] == "1"
