@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aworld_gym.errors import InfraError, did_you_mean
+from aworld_gym.errors import AWorldGymError, InfraError, did_you_mean
 from aworld_gym.toolchain import compat, content
 from aworld_gym.toolchain.arguments import MAX_NAME_CHARS, Arguments, clip
 from aworld_gym.toolchain.connection import CallTimeout, Connection
@@ -299,10 +299,14 @@ class ToolSession:
 
     async def _after_cancel(self, lease: Lease) -> None:
         """Have a server replaced that does not answer any more, if that is why a call was given up."""
+        try:
+            await self._replace_if_hung(lease)
+        finally:
+            lease.check = None
+
+    async def _replace_if_hung(self, lease: Lease) -> None:
         connection = lease.connection
-        alive = await connection.alive()
-        lease.check = None
-        if alive or connection.dead is not None:
+        if await connection.alive() or connection.dead is not None:
             return
         connection.broken(InfraError("session_timeout", "it stopped answering", server=connection.config.name))
         connection.changes = 0  # whoever gave the call up is told with the next, and so a new session may do
@@ -311,6 +315,10 @@ class ToolSession:
                 "[After a call that was given up the server was restarted: files are kept, anything it held in memory "
                 "is lost.]"
             )
+        try:
+            await lease.get()  # now, while the model thinks, and not within the time of its next call
+        except AWorldGymError as error:
+            logger.info("server %r is not back yet, and the next call will say so: %s", connection.config.name, error)
 
     async def aclose(self) -> None:
         """Close: idempotent, and goes on in the background if the caller is cancelled."""
