@@ -46,7 +46,8 @@ class Played(NamedTuple):
 class Engine:
     """Plays items, ``concurrency`` at once.
 
-    All methods run on the package's loop, but the constructor and ``settle``. The arguments are those of :func:`aworld_gym.rollout.arollout`.
+    All methods run on the package's loop, but the constructor and ``settle``. The arguments are those of
+    :func:`aworld_gym.rollout.arollout`.
 
     Raises:
         ConfigError: arguments that cannot work.

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 import threading
@@ -330,8 +332,11 @@ def test_whatever_ends_the_command_ends_its_cluster(how, tmp_path):
     theirs = clusters_below(psutil.Process(child.pid)) | {int(file.name) for file in pids.iterdir()}
     assert len(theirs) >= 3
     if how == "kill -9":
+        folders = [word for p in psutil.Process(child.pid).children(recursive=True) for word in p.cmdline()]
         child.kill()
         child.communicate(timeout=30)
+        for folder in {found.group() for word in folders if (found := re.search(r"/tmp/aworld-ray-\w+", word))}:
+            shutil.rmtree(folder, ignore_errors=True)  # nobody is left to do it
     else:
         if how == "Ctrl-C":
             os.killpg(child.pid, signal.SIGINT)  # as a terminal does: to all of the group
