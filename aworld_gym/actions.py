@@ -24,6 +24,8 @@ _ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 _ANSWER_LINE = re.compile(r"(\W*+)FINAL ANSWER([^\w:]*+):(.*)", re.IGNORECASE | re.DOTALL)
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _KNOWN_KEYS = frozenset({"role", "content", "tool_calls", "sampled", "parse_errors"})
+# ``json.dumps`` would make an encoder for each of the dozens of short texts of an episode.
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
 _PARSE_ERROR_KINDS = {"invalid_json": "call_invalid_json"}
 
 
@@ -126,7 +128,7 @@ def _said(text: str) -> str:
 
 def canonical_json(value: Any) -> str:
     """One text for equal JSON values: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _CANONICAL.encode(value)
 
 
 def _no_constant(name: str) -> Any:
