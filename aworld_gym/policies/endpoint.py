@@ -113,8 +113,8 @@ class OpenAIPolicy:
             ConfigError: the endpoint refused, and has not yet answered anything.
         """
         # As further fields of the body: passed by name, the library would walk through every message of the
-        # conversation and every schema each turn to bring them into its own form, which they have; a third of an
-        # episode's CPU, and more the longer it is.
+        # conversation and every schema each turn to bring them into its own form, which they have: a quarter of the
+        # CPU of an episode of five short turns, and more the longer it is.
         body: dict[str, Any] = {"messages": messages}
         if tools:  # an empty list of tools is refused by some endpoints, so it is left out
             body["tools"] = list(tools)
