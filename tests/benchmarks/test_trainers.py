@@ -67,9 +67,8 @@ def test_times_of_trl_and_swift_are_from_line_to_line():
 
 
 def test_times_of_verl_share_the_rollout(tmp_path):
-    notes = [{"step": 2, "generate_s": 3.0, "env_s": 1.0}, {"step": 2, "generate_s": 3.0, "env_s": 1.0}]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes))
-    logged = [{"step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0} for k in (1, 2)]
+    times = {"time/generate_s": 3.0, "time/env_s": 1.0}
+    logged = [{"step": k, "timing_s/step": 10.0, "timing_s/gen": 4.0, **times} for k in (1, 2)]
     (found,) = trainers.verl_times(logged, tmp_path, [])
     assert found == {"step_s": 10.0, "generation_s": 3.0, "env_s": 1.0, "update_s": 6.0}
 
