@@ -77,10 +77,12 @@ def serve(
 
         check_installed()
         from aworld_gym.host import credentials
+        from aworld_gym.host.connections import more_descriptors
         from aworld_gym.host.server import Host
         from aworld_gym.toolchain import loop
 
         logs.set_up(logging.DEBUG if verbose else logging.INFO)
+        more_descriptors()
         mib = 2**20
         settings = HostSettings(
             host=host,

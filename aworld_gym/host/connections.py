@@ -1,4 +1,8 @@
-"""Connections on which a request has to arrive in time: one that is sent byte by byte would hold a socket for ever."""
+"""Connections, of which there may be so many, and on which a request has to arrive in time.
+
+One that is sent byte by byte would hold a socket for ever; and when a process has no descriptors left, it can start no
+tool server, and asyncio logs thousands of lines a second.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,42 @@ import asyncio
 import functools
 from typing import Any
 
+RETRY_AFTER_S = 2
+"""What a client that is sent away is asked to wait."""
 MAX_HEAD_BYTES = 64 * 1024
 """Of a request's line and headers."""
-_NO = "HTTP/1.1 {} \r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{}"
+MOST_DESCRIPTORS = 65536
+"""What :func:`more_descriptors` asks for: there are programs that walk through all that they may have."""
+_NO = "HTTP/1.1 {} \r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n{}connection: close\r\n\r\n{}"
+
+
+def more_descriptors() -> None:
+    """Let this process, and the tool servers that it starts, have as many descriptors as the system allows.
+
+    A session of a few stdio servers has dozens, and a shell mostly gives 1024.
+    """
+    try:
+        import resource
+    except ImportError:  # not POSIX
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def most_connections() -> int:
+    """How many connections may be open at once: half of the descriptors that this process may have."""
+    try:
+        import resource
+    except ImportError:
+        return MOST_DESCRIPTORS // 2
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_DESCRIPTORS // 2 if soft == resource.RLIM_INFINITY else soft // 2
 
 
 @functools.cache
-def protocol(head_timeout_s: float) -> type[asyncio.Protocol]:
+def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
     """HTTP as uvicorn speaks it, with a deadline and a limit for the head of every request.
 
     The deadline runs from the connection's beginning, or from the first byte of a further request; how long a
@@ -20,6 +53,7 @@ def protocol(head_timeout_s: float) -> type[asyncio.Protocol]:
 
     Args:
         head_timeout_s: seconds.
+        most: connections at once; those beyond are sent away for a while.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -30,6 +64,8 @@ def protocol(head_timeout_s: float) -> type[asyncio.Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._expect_head()
+            if len(self.connections) > most:
+                self._refuse("503 Service Unavailable", f"more than {most} connections are open")
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_is_here()
@@ -66,7 +102,8 @@ def protocol(head_timeout_s: float) -> type[asyncio.Protocol]:
         def _refuse(self, status: str, why: str) -> None:
             self._head_is_here()
             if not self.transport.is_closing():
-                self.transport.write(_NO.format(status, len(why), why).encode())
+                wait = f"retry-after: {RETRY_AFTER_S}\r\n" if status.startswith("503") else ""
+                self.transport.write(_NO.format(status, len(why), wait, why).encode())
                 self.transport.close()
 
     return Punctual

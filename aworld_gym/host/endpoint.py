@@ -31,11 +31,12 @@ from aworld_gym.host.bodies import (
     rpc_error,
 )
 from aworld_gym.host.catalogue import Catalogue
+from aworld_gym.host.connections import RETRY_AFTER_S
 from aworld_gym.host.credentials import Claims, Refused
 from aworld_gym.host.exchange import Exchange, call_key
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.news import telling
-from aworld_gym.host.sessions import RETRY_AFTER_S, Busy, Session, Sessions
+from aworld_gym.host.sessions import Busy, Session, Sessions
 from aworld_gym.host.settings import HostSettings
 from aworld_gym.toolchain import messages
 from aworld_gym.toolchain.hosted import EPISODE_META
@@ -134,8 +135,8 @@ class Endpoint:
     ) -> None:
         """One message of an open session."""
         method, number, params = message.get("method"), message.get("id"), message.get("params")
-        if method == "notifications/cancelled" and isinstance(params, dict):
-            call = session.calls.get(call_key(params.get("requestId")))
+        if method == "notifications/cancelled" and isinstance(params, dict) and _is_id(params.get("requestId")):
+            call = session.calls.get(call_key(params["requestId"]))
             if call is not None:
                 call.cancel()
                 await reply(None, 202)(scope, receive, send)

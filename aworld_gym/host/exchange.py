@@ -17,7 +17,7 @@ from aworld_gym.errors import InfraError, describe, did_you_mean
 from aworld_gym.host.bodies import INVALID_PARAMS, dumped, rpc_error
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.sessions import MAX_CALLS, Session
-from aworld_gym.toolchain import messages
+from aworld_gym.toolchain import content, messages
 from aworld_gym.toolchain.connection import CallTimeout
 
 logger = logging.getLogger(__name__)
@@ -109,11 +109,16 @@ class Exchange:
         if not isinstance(self._arguments, dict):
             self._count("bad_arguments")
             return rpc_error(self._number, INVALID_PARAMS, "the arguments of a tool call are an object")
+        try:  # what cannot be sent on would end the server's whole connection
+            arguments = content.sendable(self._arguments)
+        except ValueError as error:
+            self._count("bad_arguments")
+            return rpc_error(self._number, INVALID_PARAMS, f"the arguments cannot be sent on: {error}")
         began = time.monotonic()
         try:
             progress = None if self._token is None else self._progress
             async with self._session.turns:
-                result = await self._session.tools.forward(str(self._name), self._arguments, progress)
+                result = await self._session.tools.forward(str(self._name), arguments, progress)
             self._count("tool_error" if result.get("isError") is True else "ok")
         except CallTimeout as timeout:
             self._count("timeout")

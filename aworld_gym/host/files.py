@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -61,12 +62,13 @@ class Files:
             try:
                 body = await read(receive, headers, limit, self._settings.body_timeout_s)
             except TooLarge:
-                size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
-                return _no(413, f"a file may have {size} bytes, and a session's files {all_files} together")
+                return self._too_large()
             except TooSlow as late:
                 return reply({"error": str(late)}, 408, {"connection": "close"})
             if body is None:
                 return None
+            if session.uploaded + len(body) > self._settings.max_workspace_bytes:  # others came meanwhile
+                return self._too_large()
             session.uploaded += len(body)
             try:
                 await threads.files.run(_write, session.tools.workspace, parts, body)
@@ -75,13 +77,21 @@ class Files:
             self._metrics.uploaded.inc(len(body))
             return Response(status_code=204)
 
+    def _too_large(self) -> Response:
+        size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
+        return _no(413, f"a file may have {size} bytes, and a session's files {all_files} together")
+
 
 def _no(status: int, reason: str) -> Response:
     return reply({"error": reason}, status)
 
 
 def _write(workspace: Path, parts: list[str], content: bytes) -> None:
-    """Write a file. No symbolic link is followed: tools may have put some there."""
+    """Write a file. No symbolic link is followed, and no pipe is waited for: tools may have put some there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
@@ -90,8 +100,10 @@ def _write(workspace: Path, parts: list[str], content: bytes) -> None:
             except FileExistsError:
                 pass
             folder = _enter(folder, part)
-        file = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644, dir_fd=folder)
-        with open(file, "wb") as out:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+        with open(os.open(parts[-1], flags, 0o644, dir_fd=folder), "wb") as out:
+            if not stat.S_ISREG(os.fstat(out.fileno()).st_mode):
+                raise OSError(errno.EEXIST, "something else than a file has this name")
             out.write(content)
     finally:
         os.close(folder)

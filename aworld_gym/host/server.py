@@ -17,7 +17,7 @@ from aworld_gym import __version__
 from aworld_gym.errors import ConfigError, MissingDependencyError
 from aworld_gym.host.bodies import reply
 from aworld_gym.host.catalogue import Catalogue
-from aworld_gym.host.connections import protocol
+from aworld_gym.host.connections import most_connections, protocol
 from aworld_gym.host.endpoint import Endpoint
 from aworld_gym.host.files import Files
 from aworld_gym.host.guard import Guard
@@ -113,7 +113,7 @@ class Host:
             server_header=False,
             proxy_headers=False,
             lifespan="off",
-            http=protocol(self.settings.head_timeout_s),
+            http=protocol(self.settings.head_timeout_s, most_connections()),
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_LAST_WORDS_S,

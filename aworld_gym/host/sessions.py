@@ -25,9 +25,6 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.5
 """How often the host looks for sessions that have to end."""
-RETRY_AFTER_S = 2
-"""What a client that is sent away is asked to wait."""
-
 
 MAX_CALLS = 512
 """Calls of one session that may be under way, those that wait for their turn included."""

@@ -1,6 +1,7 @@
 """What a host takes of one client: requests that arrive in time, and so many calls at once."""
 
 import asyncio
+import resource
 import time
 
 import pytest
@@ -135,3 +136,34 @@ def test_calls_beyond_all_measure_are_sent_away_for_a_while(monkeypatch):
             assert refused and refused >= 3
 
     playing(test)
+
+
+def test_connections_beyond_all_measure_are_sent_away_for_a_while(monkeypatch):
+    monkeypatch.setattr("aworld_gym.host.server.most_connections", lambda: 8)
+
+    async def test(running):
+        opened = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(8)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"retry-after: 2\r\n" in answer and b"more than 8" in answer
+        for _, one in (*opened, (reader, writer)):
+            one.close()
+        async with session_at(running) as session:  # there is room again
+            assert (await session.call("1", "add", {"a": 1})).text == "2"
+
+    playing(test)
+
+
+def test_a_host_takes_the_descriptors_that_it_may_have(monkeypatch):
+    now = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: now[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: now.append(limits))
+    connections.more_descriptors()
+    assert now[-1] == (4096, 4096) and connections.most_connections() == 2048
+    now.append((1024, resource.RLIM_INFINITY))
+    connections.more_descriptors()
+    assert now[-1] == (connections.MOST_DESCRIPTORS, resource.RLIM_INFINITY)
+    now.append((resource.RLIM_INFINITY,) * 2)
+    connections.more_descriptors()
+    assert now[-1] == (resource.RLIM_INFINITY,) * 2

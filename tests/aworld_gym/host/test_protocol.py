@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -224,6 +225,23 @@ async def test_no_path_leads_out_of_the_workspace(running, tmp_path):
 
 
 @on_loop
+async def test_a_pipe_in_the_workspace_holds_nobody_up(running):
+    async with session_at(running) as session, raw(running) as http:
+        lease = session._grant.leases["it"]
+        number = {"mcp-session-id": lease.connection._link._client.session_id}
+        await session.call("1", "write", {"path": "mark", "text": "here"})
+        (mine,) = [s for s in running.host.sessions._all if (s.tools.workspace / "mark").is_file()]
+        os.mkfifo(mine.tools.workspace / "pipe")  # as a program that a model wrote could
+        for _ in range(2):
+            tries = [http.put("/workspace/pipe", content=b"x", headers=number, timeout=5) for _ in range(6)]
+            assert {reply.status_code for reply in await asyncio.gather(*tries)} == {409}
+            reader = os.open(mine.tools.workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # now somebody listens
+        os.close(reader)
+        assert (await http.get("/workspace/pipe", headers=number)).status_code == 404
+        assert (await http.put("/workspace/other", content=b"x", headers=number)).status_code == 204
+
+
+@on_loop
 async def test_odd_messages_get_an_answer(running):
     opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     async with raw(running) as http:
@@ -254,6 +272,18 @@ async def test_odd_messages_get_an_answer(running):
         assert "params" in (await ask("tools/call"))["error"]["message"]
         assert "object" in (await ask("tools/call", {"name": "seen", "arguments": [1]}))["error"]["message"]
         assert "Unknown tool" in (await ask("tools/call", {"name": 7}))["error"]["message"]
+        deep = json.loads("[" * 300 + "]" * 300)
+        for value, words in ((deep, "nested"), (float("nan"), "not JSON compliant")):  # and the session goes on
+            content = json.dumps(
+                {"jsonrpc": "2.0", "id": 2, "method": "tools/call"}
+                | {"params": {"name": "keep", "arguments": {"key": "a", "value": value}}}
+            )
+            reply = await http.post("/mcp", content=content, headers=number)
+            assert reply.json()["error"]["code"] == -32602 and words in reply.json()["error"]["message"], reply.text
+            assert (await ask("tools/call", {"name": "seen"}))["result"]["content"][0]["text"] == "[] [] []"
+        for odd in ([1], {"a": 1}, None):
+            told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": odd}}
+            assert (await http.post("/mcp", json=told, headers=number)).status_code < 500
         assert (await http.delete("/mcp", headers=number)).status_code == 200
         assert (await http.post("/mcp", json={}, headers=number)).status_code == 404
 

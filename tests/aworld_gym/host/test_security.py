@@ -1,5 +1,6 @@
 """Who may come in, how much is taken, and what is never said."""
 
+import asyncio
 import base64
 import datetime
 import hmac
@@ -224,6 +225,11 @@ def test_sizes_are_limited():
             number = (await client.post("/mcp", json=OPENING)).headers["mcp-session-id"]
             headers = {"mcp-session-id": number}
 
+            async def slowly(content):
+                for k in range(10):
+                    yield content[100 * k : 100 * k + 100]
+                    await asyncio.sleep(0.02)
+
             async def put(name, content):
                 return (await client.put(f"/workspace/{name}", content=content, headers=headers)).status_code
 
@@ -234,6 +240,10 @@ def test_sizes_are_limited():
             assert await put("b", b"x" * 500) == 204
             assert await put("c", b"x") == 413
             assert (await client.get("/workspace/c", headers=headers)).status_code == 404
+            number = (await client.post("/mcp", json=OPENING)).headers["mcp-session-id"]
+            headers = {"mcp-session-id": number}
+            at_once = await asyncio.gather(*(put(name, slowly(b"x" * 1000)) for name in "abc"))
+            assert sorted(at_once) == [204, 413, 413]
 
     with host_here(max_request_bytes=2000, max_file_bytes=1000, max_workspace_bytes=1500) as running:
         loop.run(fill(running))
