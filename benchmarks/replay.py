@@ -1,6 +1,6 @@
 """Replay against recording: the same episodes with tools that take time, and from the tape.
 
-    python benchmarks/replay.py [--episodes 256] [--tool-seconds 0.25] [--concurrency 16 64] [--repeat 5] [--save]
+    python -m benchmarks.replay [--episodes 256] [--tool-seconds 0.25] [--concurrency 16 64] [--repeat 5] [--save]
 
 Each episode is four calls of a tool that takes --tool-seconds, of a real in-process MCP server whose results no second
 run would give again, then an answer made of them: right in about half of the episodes, so that rewards say whether
@@ -11,19 +11,12 @@ load. The exit status is 1 where a reward differs, or where the first concurrenc
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
-import os
-import platform
 import random
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +28,8 @@ from aworld_gym.rollout import rollout
 from aworld_gym.tape import Recorder, Replay
 from aworld_gym.toolchain import stats
 from aworld_gym.toolchain.compat import new_server
+from benchmarks import common
 
-RESULTS = Path(__file__).parent / "results"
 CALLS = 4
 BAR = 20.0
 """How many times faster a replay has to be."""
@@ -121,48 +114,41 @@ def compared(seconds: float, concurrency: int, episodes: int, repeat: int) -> di
 
 def table(rows: Sequence[dict[str, Any]], seconds: float) -> str:
     """The rows as Markdown."""
-    lines = [
-        f"| concurrency | episodes | with reward | recording, {seconds:g} s tools (s) | replay (s) | times faster | "
-        "CPU of recording / replay (s) | rewards | tape (KiB) |",
-        "|---:|---:|---:|---:|---:|---:|---:|---|---:|",
+    columns = [
+        ">concurrency", ">episodes", ">with reward", f">recording, {seconds:g} s tools (s)", ">replay (s)",
+        ">times faster", ">CPU of recording / replay (s)", "rewards", ">tape (KiB)",
+    ]  # fmt: skip
+    cells = [
+        [
+            row["concurrency"],
+            row["episodes"],
+            row["rewarded"],
+            f"{row['record_wall_s']:.2f}",
+            f"{row['replay_wall_s']:.3f}",
+            f"{row['times_faster']:.1f}",
+            f"{row['record_cpu_s']:.2f} / {row['replay_cpu_s']:.2f}",
+            "identical" if row["identical_rewards"] else "DIFFERENT",
+            f"{row['tape_bytes'] / 1024:.0f}",
+        ]
+        for row in rows
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['concurrency']} | {row['episodes']} | {row['rewarded']} | {row['record_wall_s']:.2f} | "
-            f"{row['replay_wall_s']:.3f} | {row['times_faster']:.1f} | "
-            f"{row['record_cpu_s']:.2f} / {row['replay_cpu_s']:.2f} | "
-            f"{'identical' if row['identical_rewards'] else 'DIFFERENT'} | {row['tape_bytes'] / 1024:.0f} |"
-        )
-    return "\n".join(lines)
+    return common.markdown(columns, cells)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument("--episodes", type=int, default=256)
     parser.add_argument("--tool-seconds", type=float, default=0.25)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[16, 64])
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="keep the result in benchmarks/results/")
     options = parser.parse_args()
-    load = os.getloadavg()
+    machine = common.Machine(("aworld-gym", "gymnasium", "mcp"))
     rows = [compared(options.tool_seconds, c, options.episodes, options.repeat) for c in options.concurrency]
-    after = os.getloadavg()
-    packages = ", ".join(f"{name} {version(name)}" for name in ("aworld-gym", "gymnasium", "mcp"))
-    about = (
-        f"{date.today()}, Python {platform.python_version()}, {packages}; {os.cpu_count()} cores, load "
-        f"{load[0]:.1f} before and {after[0]:.1f} after; {CALLS} calls an episode; replay: median of "
-        f"{options.repeat}, reading the tape included."
-    )
-    text = table(rows, options.tool_seconds)
+    more = f"{CALLS} calls an episode; replay: median of {options.repeat}, reading the tape included"
+    text, about = table(rows, options.tool_seconds), machine.told(more)
     print(text, about, sep="\n\n")
     if options.save:
-        RESULTS.mkdir(exist_ok=True)
-        command = "python benchmarks/replay.py " + " ".join(sys.argv[1:])
-        (RESULTS / "replay.md").write_text(f"# Replay\n\n`{command.strip()}`\n\n{text}\n\n{about}\n", encoding="utf-8")
-        (RESULTS / "replay.json").write_text(
-            json.dumps({"about": about, "rows": rows}, indent=2) + "\n", encoding="utf-8"
-        )
+        common.keep("replay", "Replay", f"{text}\n\n{about}", {"about": about, "rows": rows})
     short = rows[0]["times_faster"] < BAR
     if short or not all(row["identical_rewards"] for row in rows):
         raise SystemExit(1)

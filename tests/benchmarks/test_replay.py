@@ -17,7 +17,7 @@ def test_a_row_is_of_a_recording_and_its_replays():
 
 
 def test_results_are_kept_and_a_short_fall_is_an_exit_status(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(replay, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(replay.common, "RESULTS", tmp_path / "results")
     row = {
         "concurrency": 16, "episodes": 4, "rewarded": 2, "record_wall_s": 3.0, "replay_wall_s": 1.0,
         "times_faster": 3.0, "record_cpu_s": 1.0, "replay_cpu_s": 0.5, "identical_rewards": True, "tape_bytes": 2048,
@@ -28,7 +28,7 @@ def test_results_are_kept_and_a_short_fall_is_an_exit_status(tmp_path, monkeypat
         replay.main()
     assert end.value.code == 1 and "| 16 | 4 | 2 | 3.00 |" in capsys.readouterr().out
     kept = (tmp_path / "results/replay.md").read_text(encoding="utf-8")
-    assert "`python benchmarks/replay.py --concurrency 16 --save`" in kept and "cores, load" in kept
+    assert "`python -m benchmarks.replay --concurrency 16 --save`" in kept and "cores, load" in kept
     assert json.loads((tmp_path / "results/replay.json").read_text())["rows"][0]["times_faster"] == 3.0
     row |= {"times_faster": 30.0}
     replay.main()
