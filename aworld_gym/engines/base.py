@@ -185,7 +185,10 @@ class Engine:
         if self._resume:
             return Resume.of(self._journal.path)
         if self._journal is not self._place and self._journal.path.stat().st_size:
-            raise ConfigError(f"{self._journal.path} already has episodes; resume that run, or write to another place")
+            raise ConfigError(
+                f"{self._journal.path} already has episodes; resume that run (resume=True, --resume), or write to "
+                "another place"
+            )
         return Resume()
 
     async def _work(self, at_once: int) -> None:

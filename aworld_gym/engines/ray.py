@@ -192,13 +192,15 @@ class RayEngine(Engine):
             task.cancel()
         if self._starting:
             await asyncio.wait(self._starting)
-        await asyncio.gather(*(self._end(worker) for worker in self._workers))
-        self._workers.clear()
         connecting, self._connecting = self._connecting, None
-        if connecting is not None:
-            await asyncio.wait((connecting,))
-            if connecting.exception() is None:
-                await asyncio.to_thread(ray_cluster.disconnect)
+        try:
+            await asyncio.gather(*(self._end(worker) for worker in self._workers))
+        finally:
+            self._workers.clear()
+            if connecting is not None:
+                await asyncio.wait((connecting,))
+                if connecting.exception() is None:
+                    await asyncio.to_thread(ray_cluster.disconnect)
 
     # ---- workers ----------------------------------------------------------------------------------------------------
 
@@ -351,7 +353,10 @@ class RayEngine(Engine):
         await asyncio.to_thread(self._kill, worker)
 
     def _kill(self, worker: _Worker) -> None:
-        self._ray.kill(worker.actor, no_restart=True)
+        try:
+            self._ray.kill(worker.actor, no_restart=True)
+        except self._ray.exceptions.RayError as error:  # it is gone already, or the whole cluster is
+            log.info("a worker could not be killed: %s", _in_one_line(error))
 
     async def _end(self, worker: _Worker) -> None:
         """Let a worker close its envs, then end its process."""
