@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
 from aworld_gym.errors import MissingDependencyError, describe
 
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 MAX_REPLY_BYTES = 1 << 28
 """Of one reply, or of one event of a stream, unpacked."""
 
@@ -99,7 +101,7 @@ class EventParser:
             self._data.append(value)
         elif name == b"event":
             self._name = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
+        elif name == b"id" and _CONTROL.search(value) is None:  # it has to fit into a header
             self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit():
             self._retry_s = int(value[:9]) / 1000.0

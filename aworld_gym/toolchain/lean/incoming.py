@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 1.0
 """Seconds that what runs in the background may take to end."""
+MOST_AT_ONCE = 64
+"""Messages of the server that are being handled; while there are more, its streams are not read on."""
 _INVALID_PARAMS, _INTERNAL_ERROR = -32602, -32603
 
 
@@ -83,6 +85,8 @@ class Incoming:
         self._dispatcher, self._tell, self._progress_of = dispatcher, tell, progress_of
         self._open: dict[Any, Context] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._room = asyncio.Event()
+        self._room.set()
         self.on_request: Any = None
         self.on_notify: Any = None
         self.intercept: Callable[[str, Any], bool] | None = None
@@ -91,8 +95,19 @@ class Incoming:
         """Do something in the background, until :meth:`aclose`."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if len(self._tasks) > MOST_AT_ONCE:
+            self._room.clear()
+        task.add_done_callback(self._ended)
         return task
+
+    async def room(self) -> None:
+        """Wait until more of the server's messages can be taken: each of its requests is answered by one of ours."""
+        await self._room.wait()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if len(self._tasks) <= MOST_AT_ONCE:
+            self._room.set()
 
     async def aclose(self) -> None:
         """End what runs in the background, however often it is cancelled."""

@@ -17,6 +17,7 @@ from aworld_gym.toolchain.lean.incoming import Incoming
 
 logger = logging.getLogger(__name__)
 
+_ANY = object()  # the number of a request that another client sent
 RESUME_S = 1.0
 """Seconds before a stream that broke off is asked for again, where the server names none."""
 RESUME_TRIES = 2
@@ -69,6 +70,8 @@ class Streams:
     async def answer(self, response: Any, number: Any, on_token: Any = None) -> dict[str, Any]:
         """The answer to a request, whose reply is a stream; if that breaks off, the streams with which it goes on.
 
+        Answers to other requests are passed over: an answer belongs into the stream of its request.
+
         Args:
             response: to the request. It is closed, or about to be.
             number: the request's.
@@ -84,11 +87,18 @@ class Streams:
     async def resumed(
         self, number: Any, place: Resumable, on_token: Any = None, *, first_s: float | None = None
     ) -> dict[str, Any]:
-        """The answer to a request, from where its stream broke off; ``first_s`` seconds are waited at first.
+        """The answer to a request, from where its stream broke off.
+
+        Args:
+            number: the request's.
+            place: where.
+            on_token: as for :meth:`answer`.
+            first_s: seconds to wait at first, where another client sent the request (under a number of its own).
 
         Raises:
             InfraError: no answer came.
         """
+        number = number if first_s is None else _ANY
         if place.last_id is None:
             raise self._lost(place.why)
         for wait in place.waits(first_s):
@@ -184,6 +194,7 @@ class Streams:
                 await on_token(event.id)
             if answer is not None:
                 return answer
+            await self._incoming.room()
 
     def _taken(self, event: Event, number: Any) -> dict[str, Any] | None:
         """Hand a message of the server on; an answer is returned.
@@ -199,6 +210,9 @@ class Streams:
         if method is None:
             if number is None or not ({"result", "error"} & message.keys()):
                 raise ValueError(f"it answers nothing that was asked: {replies.excerpt(str(message))}")
+            if number is not _ANY and message.get("id") is not None and str(message["id"]) != str(number):
+                logger.debug("%s answered %r, which is not what was asked here", self._client.origin, message["id"])
+                return None
             check_depth(message, data)
             return message
         if not isinstance(method, str) or not (params is None or isinstance(params, dict)):

@@ -26,7 +26,7 @@ if not compat.api().v2:
 from scripted_http import answer_of, event, opened, result_of, scripted, stream  # noqa: E402
 
 from aworld_gym.toolchain import lean  # noqa: E402
-from aworld_gym.toolchain.lean import client, events, streams  # noqa: E402
+from aworld_gym.toolchain.lean import client, events, incoming, streams  # noqa: E402
 
 
 async def call(session) -> str:
@@ -45,6 +45,7 @@ async def failure(session) -> str:
 # -- events ---------------------------------------------------------------------------------------------------
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=8)
+IDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8)
 
 
 @st.composite
@@ -54,7 +55,7 @@ def wires(draw):
     text, expected = draw(st.sampled_from(["", "\ufeff"])), []
     for _ in range(draw(st.integers(0, 4))):
         data = draw(st.lists(PLAIN, max_size=3))
-        number = draw(st.none() | PLAIN)
+        number = draw(st.none() | IDS)
         name = draw(st.sampled_from(["", "message", "other"]))
         lines = draw(st.sampled_from([[], [": a comment"], ["unknown: field", "data2"]]))
         lines += [f"id: {number}"] if number is not None else []
@@ -101,6 +102,57 @@ def test_an_event_may_not_grow_for_ever():
     with pytest.raises(ValueError, match="1000 bytes"):
         for _ in range(50):
             parser.feed(b"data: " + b"x" * 100 + b"\n")
+
+
+@pytest.mark.parametrize("odd", [b"a\x01b", b"a\0", b"\x7f"])
+def test_an_id_that_fits_into_no_header_is_none(odd):
+    (event,) = events.EventParser().feed(b"id: " + odd + b"\ndata: x\n\n")
+    assert (event.data, event.id) == (b"x", None)
+
+
+# -- hostile servers ------------------------------------------------------------------------------------------
+
+
+@on_loop
+async def test_answers_to_other_requests_are_passed_over():
+    async def tool(request, message):
+        response = await stream(request)
+        for other in ({**message, "id": message["id"] + 1000}, {**message, "id": "x"}, message):
+            await response.write(event(answer_of(other, f"for {other['id']}")))
+        return response
+
+    async with scripted(on_call=tool) as server, opened(server.url, "lean") as session:
+        for _ in range(2):
+            asked = call(session)
+            assert await asked == f"for {server.seen[-1].message['id']}"
+
+
+@on_loop
+async def test_a_flood_of_requests_opens_no_flood_of_connections(monkeypatch):
+    open_now = most = taken = 0
+
+    async def before(request, message):
+        nonlocal open_now, most, taken
+        if message and "method" not in message:
+            open_now, taken = open_now + 1, taken + 1
+            most = max(most, open_now)
+            await asyncio.sleep(0.02)
+            open_now -= 1
+            return web.Response(status=202)
+
+    async def tool(request, message):
+        response = await stream(request)
+        await response.write(b"".join(event({"jsonrpc": "2.0", "id": f"r{k}", "method": "ping"}) for k in range(300)))
+        await response.write(event(answer_of(message, "done")))
+        return response
+
+    monkeypatch.setattr(incoming, "MOST_AT_ONCE", 8)
+    async with scripted(on_call=tool, before=before) as server, opened(server.url, "lean") as session:
+        assert await call(session) == "done"
+        async with asyncio.timeout(10):
+            while taken < 300:
+                await asyncio.sleep(0.01)
+    assert 1 < most <= 9
 
 
 # -- limits ---------------------------------------------------------------------------------------------------
