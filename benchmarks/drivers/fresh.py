@@ -58,7 +58,8 @@ def live(kind: str, seed: int) -> Any:
 
 def memory(kind: str, count: int) -> dict[str, float]:
     """MB each."""
-    live(kind, 10_000).close()  # what only the first of a process costs
+    for seed in range(count + 1):  # what a process keeps of its tasks, however few are live: worlds, files
+        live(kind, seed).close()
     envs = [live(kind, 0)]
     before = rss_mb()
     envs += [live(kind, seed) for seed in range(1, count + 1)]
