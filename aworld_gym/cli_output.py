@@ -152,7 +152,9 @@ class Output:
 
     def tools(self, value: Mapping[str, Any]) -> None:
         """Tools for people: name, arguments, first lines of the description."""
-        table = Table("tool", "arguments", "description", title=f"{len(value['tools'])} tools of {value['source']}")
+        table = Table(
+            "tool", "arguments", "description", title=f"{_many(len(value['tools']), 'tool')} of {value['source']}"
+        )
         for tool in value["tools"]:
             function = tool["function"]
             schema = function.get("parameters") or {}
@@ -185,7 +187,7 @@ class Output:
         for level, numbers in value["by_level"].items():
             more = f", {numbers['invalid']} invalid" if numbers["invalid"] else ""
             rows[f"level {level}"] = (
-                f"{value['metric']} {_score(numbers, 'pass_at_1')} of {numbers['tasks']} tasks{more}"
+                f"{value['metric']} {_score(numbers, 'pass_at_1')} of {_many(numbers['tasks'], 'task')}{more}"
                 + (f"\npass@{k} {_score(numbers, 'pass_at_k')}" if numbers["pass_at_k"] is not None else "")
             )
         if value["episodes_path"]:
@@ -264,6 +266,9 @@ class Output:
         for name, trainer in value["trainers"].items():
             table.add_row(f"trainer {name}", _plain(_trainer(trainer)))
         table.add_row("GAIA", "complete" if value["gaia"]["complete"] else _plain("; ".join(value["gaia"]["missing"])))
+        for extra, found in value["extras"].items():
+            lacks = "; ".join(found["missing"])
+            table.add_row(found["what"], _plain(f"{lacks}\npip install 'aworld-gym[{extra}]'" if lacks else "ready"))
         table.add_row("run_python", _plain(f"{value['isolation']['mechanism']}: {value['isolation']['detail']}"))
         engine = value["vllm"]
         able = f"{engine['version'] or 'version unknown'} ({engine['program']})"
@@ -397,6 +402,11 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
+
+
+def _many(number: int, what: str) -> str:
+    """The number with its noun."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _trainer(found: Mapping[str, Any]) -> str:

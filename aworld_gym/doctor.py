@@ -26,6 +26,8 @@ from aworld_gym.errors import MissingDependencyError, describe
 DISTRIBUTION = "aworld-gym"
 CORE = ("gymnasium", "mcp", "numpy", "openai", "jsonschema", "typer", "rich")
 OTHERS = ("torch", "transformers", "trl", "verl", "ms-swift", "vllm", "peft", "datasets", "accelerate", "ray")
+EXTRAS = {"host": "aworld-gym serve", "lean": "lean HTTP client", "ray": "eval --engine ray"}
+"""Extras that are neither an env's nor a trainer's, and what each is for."""
 SERVICES = "aworld_gym.doctor"
 PROBE_TIMEOUT_S = 120.0
 _COMMAND_TIMEOUT_S = 20.0
@@ -78,6 +80,7 @@ def report(*, probe: bool = True, say: Callable[[str], None] = lambda text: None
         "packages": {name: _version(name) for name in (DISTRIBUTION, *CORE, *OTHERS)},
         "trainers": trainers,
         "gaia": {"complete": not gaia, "missing": gaia},
+        "extras": {extra: {"what": what, "missing": unmet(extra)} for extra, what in EXTRAS.items()},
         "isolation": isolation(),
         "vllm": vllm(),
         "gpu": gpus(),
@@ -134,7 +137,7 @@ def unmet(extra: str) -> list[str]:
     wanted = [r for r in map(Requirement, declared) if r.marker is not None and _for_extra(r, extra)]
     if not wanted:
         return [f"this version of {DISTRIBUTION} has no extra {extra!r}"]
-    return list(dict.fromkeys(_unmet(wanted, asked_by=f"{DISTRIBUTION}[{extra}]", seen=set())))
+    return _unmet(wanted, asked_by=f"{DISTRIBUTION}[{extra}]", seen=set())
 
 
 def isolation() -> dict[str, Any]:
@@ -232,18 +235,24 @@ def _problems(found: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         yield {"what": "npx is not here: MCP servers from npm cannot start", "fix": "install Node.js 20 or later"}
 
 
-def _unmet(wanted: list[Requirement], *, asked_by: str, seen: set[str]) -> Iterator[str]:
+def _unmet(wanted: list[Requirement], *, asked_by: str, seen: set[str]) -> list[str]:
+    absent: list[str] = []
+    unfit: list[str] = []
+    deeper: list[str] = []
     for requirement in wanted:
         name = canonicalize_name(requirement.name)
         have = _version(name)
         if have is None:
-            yield f"{requirement.name} is not installed (asked for by {asked_by})"
+            absent.append(requirement.name)
             continue
         if not requirement.specifier.contains(have, prereleases=True):
-            yield f"{requirement.name} {have} is installed; {asked_by} needs {requirement.specifier}"
+            unfit.append(f"{requirement.name} {have} is installed; {asked_by} needs {requirement.specifier}")
         if name not in seen:
             seen.add(name)
-            yield from _unmet(list(_requires(name, requirement.extras)), asked_by=f"{name} {have}", seen=seen)
+            deeper += _unmet(list(_requires(name, requirement.extras)), asked_by=f"{name} {have}", seen=seen)
+    are = "is" if len(absent) == 1 else "are"
+    missing = [f"{', '.join(absent)} {are} not installed (asked for by {asked_by})"] if absent else []
+    return list(dict.fromkeys(missing + unfit + deeper))
 
 
 def _requires(name: str, extras: set[str]) -> Iterator[Requirement]:

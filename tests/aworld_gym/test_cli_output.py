@@ -141,6 +141,18 @@ def test_without_a_manifest_too(run):
     assert code == 0 and "manifest" not in out and "pass@1" in out and "seeds" in out
 
 
+def test_nouns_follow_their_numbers(run, tmp_path, monkeypatch):
+    (tmp_path / "one_tool_server.py").write_text(
+        "from aworld_gym.toolchain.compat import new_server\n\n"
+        "def make(context):\n    server = new_server('one')\n    server.tool()(lone)\n    return server\n\n"
+        "def lone(word: str) -> str:\n    return word\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"one": {"python": "one_tool_server:make"}}}')
+    assert "1 tool of" in run("tools", "--mcp-config", str(tmp_path / "mcp.json"))[1]
+    assert "8 tools of" in run("tools", ENV)[1]
+
+
 def test_a_run_is_not_continued_with_another_manifest(run, manifest, tmp_path):
     made, path = manifest
     args = ("eval", ENV, "--output", str(tmp_path / "run"), "--json")

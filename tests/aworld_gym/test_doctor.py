@@ -51,6 +51,7 @@ def test_here():
     assert found["trainers"]["verl"]["can_run"] or found["trainers"]["verl"]["why_not"]
     assert found["isolation"]["mechanism"] in ("bubblewrap", "none") and found["isolation"]["detail"]
     assert found["foreign_packages"] == {"adapters": [], "envs": []}
+    assert set(found["extras"]) == {"host", "lean", "ray"} and found["extras"]["host"]["what"] == "aworld-gym serve"
     assert found["vllm"]["can_start"] or found["vllm"]["why_not"]
     assert found["endpoint"] == {
         "LLM_BASE_URL": "http://127.0.0.1:9/v1",
@@ -76,16 +77,22 @@ def test_what_an_extra_lacks(tmp_path, monkeypatch):
     distribution(
         tmp_path,
         "our-own",
-        requires=["middle>=2; extra == 'x'", "absent; extra == 'x'", "unasked; extra == 'y'", "base"],
+        requires=[
+            "middle>=2; extra == 'x'",
+            "absent; extra == 'x'",
+            "gone; extra == 'x'",
+            "unasked; extra == 'y'",
+            "base",
+        ],
     )
     distribution(tmp_path, "middle", "1.5", requires=["leaf<3", "only-with-extra; extra == 'z'", "not a requirement!"])
     distribution(tmp_path, "leaf", "4.0")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(doctor, "DISTRIBUTION", "our-own")
     assert doctor.unmet("x") == [
+        "absent, gone are not installed (asked for by our-own[x])",
         "middle 1.5 is installed; our-own[x] needs >=2",
         "leaf 4.0 is installed; middle 1.5 needs <3",
-        "absent is not installed (asked for by our-own[x])",
     ]
     assert doctor.unmet("nothing") == ["this version of our-own has no extra 'nothing'"]
     monkeypatch.setattr(doctor, "DISTRIBUTION", "never-installed")

@@ -14,6 +14,7 @@ from envs.gaia.servers import (
     download,
     e2b,
     guard,
+    hosts,
     reader,
     search,
     think,
@@ -99,10 +100,11 @@ def status(settings: Settings | None = None) -> list[dict[str, Any]]:
 def doctor() -> list[dict[str, Any]]:
     """The rows of ``aworld-gym doctor`` (the entry point ``aworld_gym.doctor``): what, ready, detail."""
     try:
-        found = status()
+        settings = Settings.load()
+        found = status(settings)
     except ConfigError as error:  # a file of keys that cannot be read
         return [{"what": "servers", "ready": False, "detail": str(error)}]
-    return [
+    return hosts.status(settings) + [
         {
             "what": f"server {row['name']}",
             "ready": row["ready"],
