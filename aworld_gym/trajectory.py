@@ -196,7 +196,8 @@ def read_jsonl(path: str | os.PathLike[str]) -> Iterator[Episode]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ConfigError(f"no episodes file at {path}")
+        inside = path / "episodes.jsonl"
+        raise ConfigError(f"no episodes file at {path}" + (f"; there is {inside}" if inside.is_file() else ""))
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():

@@ -32,6 +32,7 @@ FILES_PATH = "/workspace/"
 """Where a host takes files, one ``PUT`` each."""
 UPLOADS = 8
 """Files under way at once."""
+_UNREACHED = "is the host up, and is its address (MCP_SERVER_URL, or `url`) right?"
 _TRIES = 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
 _jitter = random.Random()  # of its own, seeded by the system: many clients must not come back at the same moment
@@ -81,9 +82,12 @@ async def open_somewhere(
         pause = wait + _jitter.uniform(0.1, min(max(2.0**once_more, wait), _LONGEST_PAUSE_S))
         if time.monotonic() + pause >= deadline:
             last.add_note(f"tried for {timeout:g} s")
+            if last.kind == "host_unreachable":
+                last.add_note(_UNREACHED)
             raise last
         if once_more == 0:
-            logger.warning("no environment host lets a session in yet (trying for %g s): %s", timeout, last)
+            hint = f"; {_UNREACHED}" if last.kind == "host_unreachable" else ""
+            logger.warning("no environment host lets a session in yet (trying for %g s): %s%s", timeout, last, hint)
         await asyncio.sleep(pause)
     raise AssertionError("unreachable")
 

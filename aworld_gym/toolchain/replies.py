@@ -57,7 +57,7 @@ def refusal(
     text = f"{where} answered {status} {reason}: {said or '(no body)'}"
     if status in (401, 403):
         text += f" (it asks for {challenge})" if challenge else ""
-        text += "; check the credentials in `headers`"
+        text += "; check the credentials in `headers`, or an environment host's `token` (MCP_SERVER_TOKEN)"
         return "host_refused", text, False
     if status in (429, 503):
         return "host_refused", text, False

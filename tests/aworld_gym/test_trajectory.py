@@ -66,8 +66,11 @@ def test_a_broken_line_in_the_middle_is_an_error_that_names_it(line, tmp_path):
     path.write_bytes(path.read_bytes() + line + b"\n" + path.read_bytes())
     with pytest.raises(ConfigError, match=r"a\.jsonl:2 is not an episode record"):
         list(read_jsonl(path))
-    with pytest.raises(ConfigError, match="no episodes file at"):
+    with pytest.raises(ConfigError, match=r"no episodes file at \S+none\.jsonl$"):
         list(read_jsonl(tmp_path / "none.jsonl"))
+    path.rename(tmp_path / "episodes.jsonl")
+    with pytest.raises(ConfigError, match=r"no episodes file at .*; there is .*episodes\.jsonl"):
+        list(read_jsonl(tmp_path))
 
 
 def test_two_runs_cannot_write_one_journal(tmp_path):

@@ -46,4 +46,4 @@ def test_a_host_that_nobody_listens_for_is_said_within_the_time(caplog):
     with pytest.raises(InfraError, match="127.0.0.1:1") as caught:
         loop.run(attempt(), timeout=30)
     assert caught.value.kind == "host_unreachable" and time.monotonic() - began < 4
-    assert "no environment host lets a session in yet" in caplog.text
+    assert "no environment host lets a session in yet" in caplog.text and "is the host up" in caplog.text

@@ -31,8 +31,10 @@ def test_what_a_server_said(body, words):
         "http://there/mcp", 401, "Unauthorized", body, challenge='Bearer realm="r"', in_session=False
     )
     assert (kind, delivered) == ("host_refused", False)
-    asked = 'it asks for Bearer realm="r"); check the credentials in `headers`'
-    assert text == f"http://there/mcp answered 401 Unauthorized: {words} ({asked}"
+    assert text == (
+        f'http://there/mcp answered 401 Unauthorized: {words} (it asks for Bearer realm="r"); '
+        "check the credentials in `headers`, or an environment host's `token` (MCP_SERVER_TOKEN)"
+    )
 
 
 @pytest.mark.parametrize(
