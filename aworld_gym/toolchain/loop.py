@@ -145,9 +145,11 @@ def run(coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     try:
         while True:
             left = _POLL_S if deadline is None else min(_POLL_S, max(0.0, deadline - time.monotonic()))
-            done, _ = concurrent.futures.wait((future,), timeout=left)
-            if done:
-                return future.result()
+            try:
+                return future.result(left)
+            except TimeoutError:
+                if future.done():  # it was the coroutine's own, or the result came just now
+                    return future.result()
             if here is None or not here.alive:
                 raise RuntimeError("the background event loop of aworld_gym is gone; its thread has ended")
             if deadline is not None and time.monotonic() >= deadline:
