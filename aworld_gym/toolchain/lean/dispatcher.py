@@ -151,10 +151,9 @@ class Dispatcher:
             message["params"] = params
         headers = self._headers(opts)
         body = _encode(message).encode()
-        # a request that can be asked for again goes on at the server; and of the protocol of 2026, the end of the
-        # response's stream is the word to cancel
-        tells = opts.get("cancel_on_abandon", True) and not self._modern()
-        tells = tells and not (opts.get("resumption_token") or opts.get("on_resumption_token"))
+        # what can be asked for again goes on at the server
+        resumes = opts.get("resumption_token") or opts.get("on_resumption_token")
+        tells = opts.get("cancel_on_abandon", True) and not resumes
         try:
             async with asyncio.timeout(opts.get("timeout")) as scope:
                 self._pending[key] = _Pending(scope, opts.get("on_progress"))
@@ -177,7 +176,7 @@ class Dispatcher:
     async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
         """Send a notification. Nobody waits for its fate, so a failure is only logged."""
         if self._closed or (method == "notifications/cancelled" and self._modern()):
-            return
+            return  # in the protocol of 2026, the end of a response's stream is the word to cancel
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
