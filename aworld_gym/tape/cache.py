@@ -12,7 +12,7 @@ from aworld_gym.actions import canonical_json
 from aworld_gym.episode_state import digest, json_copy
 from aworld_gym.redaction import Secrets
 from aworld_gym.tape.base import after, listings, same_task
-from aworld_gym.tape.files import Writer, read_lines
+from aworld_gym.tape.files import Writer, no_line, of_kind, read_lines
 from aworld_gym.toolchain import Toolchain
 from aworld_gym.toolchain.session import Route, ToolSession
 from aworld_gym.types import Task
@@ -37,8 +37,14 @@ class Cache:
         self.path = Path(path)
         self.hits = self.misses = 0
         self.results: dict[str, Mapping[str, Any]] = {}
-        for _, lines in read_lines(self.path, missing_ok=True):
-            self.results.update((line["place"], line["result"]) for line in lines if line.get("what") == "cached")
+        for where, lines in read_lines(self.path, missing_ok=True):
+            for number, line in enumerate(lines, 1):
+                if line.get("what") != "cached":
+                    continue
+                try:
+                    self.results[of_kind(line["place"], str)] = of_kind(line["result"], dict)
+                except (KeyError, TypeError) as error:
+                    raise no_line(where, number, error) from error
         self.changed: set[str] = set()
         """Shared servers of which something was asked that may have changed them, by their configuration's key."""
         self._writer = Writer(self.path, extend=True)

@@ -76,6 +76,22 @@ class Writer:
         return journal
 
 
+def of_kind(value: Any, *kinds: type) -> Any:
+    """``value``, if it is of one of these types.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(value, kinds):
+        raise TypeError(f"expected {' or '.join(kind.__name__ for kind in kinds)}, got {type(value).__name__}")
+    return value
+
+
+def no_line(where: str, number: int, error: Exception) -> ConfigError:
+    """What is raised for a line that was read and makes no sense."""
+    return ConfigError(f"{where}:{number} is not a line of a tape ({type(error).__name__}: {error}); record it anew")
+
+
 def read_lines(path: Path, *, missing_ok: bool = False) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each file's path and lines, the oldest file first. A torn last line is left out, with a warning.
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from aworld_gym.episode_state import json_copy
 from aworld_gym.errors import ConfigError, InfraError, ReplayError, did_you_mean
 from aworld_gym.redaction import Secrets
 from aworld_gym.tape.base import PLAYING, Label, after, call_text, same_task
-from aworld_gym.tape.files import read_lines
+from aworld_gym.tape.files import no_line, of_kind, read_lines
 from aworld_gym.toolchain import Toolchain
 from aworld_gym.toolchain.connection import CallTimeout
 from aworld_gym.toolchain.session import Route, ToolSession, ToolTable
@@ -85,26 +86,26 @@ class Replay:
             try:
                 match line["what"]:
                     case "tools":
-                        self._servers[line["listing"]] = line["servers"]
+                        self._servers[of_kind(line["listing"], str)] = _listed(line["servers"])
                     case "session":
                         label = Label(line["seed"], line["sample"], line["attempt"]) if "sample" in line else None
                         session = _Session(
                             index=len(self._sessions),
-                            task=line["task"],
-                            key=line["key"],
+                            task=of_kind(line["task"], str),
+                            key=of_kind(line["key"], str),
                             label=label,
                             listing=line.get("listing"),
-                            failure=line.get("failure"),
+                            failure=_failure(line),
                         )
+                        if session.failure is None:
+                            _ = self._servers[line["listing"]]  # which was written before
                         sessions[line["session"]] = session
                         self._sessions.append(session)
                         self._by_task[session.key].append(session)
                     case "call":
                         sessions[line["session"]].add(line)
             except (KeyError, TypeError) as error:
-                raise ConfigError(
-                    f"{where}:{number} is not a line of a tape ({type(error).__name__}: {error})"
-                ) from error
+                raise no_line(where, number, error) from error
 
     def _candidates(self, task: Task) -> list[_Session]:
         """The recorded sessions of the task, the one to follow first."""
@@ -256,11 +257,29 @@ class _Session:
 
     def add(self, line: Mapping[str, Any]) -> None:
         """One call more."""
-        outcome = _Outcome(line.get("result"), line.get("timeout"), line.get("failure"))
+        result, timeout = of_kind(line.get("result"), dict, NoneType), of_kind(line.get("timeout"), str, NoneType)
+        outcome = _Outcome(result, timeout, _failure(line))
         if outcome == _Outcome():
             raise KeyError("result")
         self.failed = self.failed or outcome.failure is not None
-        self.calls[line["state"], call_text(line)] = outcome
+        self.calls[of_kind(line["state"], str), call_text(line)] = outcome
+
+
+def _listed(servers: Any) -> dict[str, list[dict[str, Any]]]:
+    """Each server's tools, as a line has them; KeyError or TypeError where it has something else."""
+    for tools in of_kind(servers, dict).values():
+        for tool in of_kind(tools, list):
+            of_kind(of_kind(tool, dict)["name"], str)
+    checked: dict[str, list[dict[str, Any]]] = servers
+    return checked
+
+
+def _failure(line: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The failure that a line tells of, if any; KeyError or TypeError where it is none."""
+    failure: dict[str, Any] | None = of_kind(line.get("failure"), dict, NoneType)
+    if failure is not None:
+        of_kind(failure["kind"], str), of_kind(failure["message"], str), of_kind(failure["server"], str, NoneType)
+    return failure
 
 
 def _shown(text: str) -> str:

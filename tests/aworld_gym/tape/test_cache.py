@@ -122,6 +122,20 @@ def test_a_shared_server_is_asked_once_for_all_tasks_until_something_is_changed_
         assert (cache.misses, cache.hits) == (1, 11) and [e.score for e in found] == [1.0] * 6
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"what": "cached"}',
+        '{"what": "cached", "place": [], "result": {}}',
+        '{"what": "cached", "place": "p", "result": "text"}',
+    ],
+)
+def test_a_line_of_another_form_is_named(tmp_path, line):
+    (tmp_path / "calls-0000.jsonl").write_text('{"what": "tape", "format": 1}\n' + line + "\n")
+    with pytest.raises(ConfigError, match=r"calls-0000\.jsonl:2 is not a line of a tape"):
+        Cache(tmp_path)
+
+
 def test_a_cache_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match="a tape is a folder"):

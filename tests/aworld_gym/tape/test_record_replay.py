@@ -322,6 +322,30 @@ def test_a_torn_last_line_is_left_out_and_a_broken_one_named(tmp_path):
         Replay(tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    ("what", "name", "value"),
+    [
+        ("tools", "servers", 1),
+        ("tools", "servers", {"it": None}),
+        ("tools", "servers", {"it": [{"description": "no name"}]}),
+        ("tools", "listing", "other"),  # the session's is not there then
+        ("session", "listing", []),
+        ("session", "task", {}),
+        ("session", "failure", {"kind": "session_lost"}),
+        ("call", "result", "text"),
+        ("call", "result", None),
+        ("call", "timeout", 3),
+        ("call", "state", [1]),
+    ],
+)
+def test_a_line_of_another_form_is_named(tmp_path, what, name, value):
+    recorded(tmp_path / "t", episodes=1)
+    changed = [line | {name: value} if line["what"] == what else line for line in lines(tmp_path / "t")]
+    (tmp_path / "t/calls-0000.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+    with pytest.raises(ConfigError, match=r"calls-0000\.jsonl:\d+ is not a line of a tape"):
+        Replay(tmp_path / "t")
+
+
 def test_a_closed_recorder_records_nothing_in_silence(tmp_path):
     recorder = Recorder(tmp_path / "t")
     env = attach(make_env(), recorder)
