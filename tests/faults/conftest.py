@@ -14,7 +14,7 @@ def running(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def no_leaks(request):
     """Every test leaves all sessions closed and no process behind."""
-    if "running" in request.fixturenames:
+    if {"running", "row_of"} & set(request.fixturenames):
         request.getfixturevalue("running")  # it lives longer than the test
     with nothing_left(patience_s=10):
         yield

@@ -21,6 +21,7 @@ AT_LEAST = {  # valid ones; a call under way when its connection breaks may have
 
 
 @pytest.mark.usefixtures("each_http_client")
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", fault_table.NETWORK_FAULTS)
 def test_episodes_are_right_or_invalid(running, fault):
     row = play_network_fault(fault, running)

@@ -27,8 +27,7 @@ def test_a_host_that_is_killed_and_comes_back_costs_attempts_and_no_score(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("client", ["sdk", "lean"])
-def test_a_host_that_comes_back_is_not_run_over(client):
+def test_a_host_that_comes_back_is_not_run_over():
     """Many sessions at once lose their host, and each wants another: they come back spread over seconds, and rarely."""
     stopped, back, opened = 0.0, 0.0, []
 
@@ -53,7 +52,7 @@ def test_a_host_that_comes_back_is_not_run_over(client):
         async def play():
             nonlocal stopped, back
             port = await network.start()
-            entry = first.entry(url=f"http://127.0.0.1:{port}/mcp", http_client=client)
+            entry = first.entry(url=f"http://127.0.0.1:{port}/mcp")
             held = asyncio.Semaphore(0)
             async with asyncio.TaskGroup() as group:
                 for _ in range(SESSIONS):

@@ -1,5 +1,6 @@
 """Tool processes that fail, behind a host: what the model sees, what the episode becomes, and how soon all is well."""
 
+import functools
 import re
 
 import fault_table
@@ -24,14 +25,20 @@ EXPECTED = {
 }
 
 
+@pytest.fixture(scope="module")
+def row_of(running):
+    """The row of a fault, played once."""
+    return functools.cache(lambda fault: play_tool_fault(fault, running))
+
+
 def test_every_fault_has_a_row():
     assert EXPECTED.keys() == fault_table.TOOL_FAULTS.keys()
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_a_tool_that_fails(running, fault):
+def test_a_tool_that_fails(row_of, fault):
     sees, becomes, why = EXPECTED[fault]
-    row = play_tool_fault(fault, running)
+    row = row_of(fault)
     assert re.search(sees, row.sees) if sees else row.sees == ""
     assert row.becomes == becomes
     assert re.search(why, row.why) if why else row.why == ""
@@ -41,12 +48,12 @@ def test_a_tool_that_fails(running, fault):
     assert episode.score == (1.0 if becomes == VALID else None) and episode.total_reward == (becomes == VALID)
 
 
-def test_what_a_hung_tool_held_is_said_to_be_lost(running):
+def test_what_a_hung_tool_held_is_said_to_be_lost(row_of):
     """The model may go on, and has to know what it cannot count on any more."""
-    (episode,) = play_tool_fault("tool process hung: answers nothing any more", running).episodes
+    (episode,) = row_of("tool process hung: answers nothing any more").episodes
     after = [step.results[0].text for step in episode.steps[3:] if step.results and step.results[0].error is None]
     assert "the server was restarted: files are kept, anything it held in memory is lost" in after[0]
-    (episode,) = play_tool_fault("tool sleeping for ever, its process alive", running).episodes
+    (episode,) = row_of("tool sleeping for ever, its process alive").episodes
     assert episode.steps[3].results[0].text == "on"
 
 
