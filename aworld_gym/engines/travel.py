@@ -73,6 +73,9 @@ def pack_policy(policy: Policy) -> dict[str, Any]:
         ConfigError: it cannot travel; the message says how to make one that can.
     """
     recipe: Recipe | None = getattr(policy, "recipe", None)
+    stays: str | None = getattr(policy, "stays", None)
+    if stays is not None:
+        raise ConfigError(f"policy {policy.name!r} cannot be sent to another process: {stays}")
     if recipe is None:
         raise ConfigError(
             f"policy {policy.name!r} cannot be sent to another process, because it is not known how to make it there: "

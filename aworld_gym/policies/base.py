@@ -59,8 +59,9 @@ class Policy(Protocol):
 
     Optional: ``settings``, a mapping of JSON values that say how it plays (a temperature, say). They are recorded in
     every episode, and a journal is not continued with others. ``recipe``, a :class:`Recipe`, for engines that play in
-    other processes; what ``aworld_gym.policies.make`` makes gets one. ``async astart()`` is awaited before the first
-    episode of a rollout in this process, ``async aclose()`` when a rollout ends; the policy may be used again.
+    other processes; what ``aworld_gym.policies.make`` makes gets one. ``stays``, a text instead, that says why it
+    cannot be made there. ``async astart()`` is awaited before the first episode of a rollout in this process,
+    ``async aclose()`` when a rollout ends; the policy may be used again.
     """
 
     name: str

@@ -140,14 +140,21 @@ class VllmPolicy(TokenPolicy):
 
     @property
     def recipe(self) -> Recipe | None:
-        """How other processes make it; None where the server is this one's own: they start none, and may not reach it.
-
-        Give them a server that runs already, at an address that all of them reach.
-        """
+        """How other processes make it; None where the server is this one's own."""
         if self._own is not None:
             return None
         chosen = {name: value for name, value in self.settings.items() if name != "args"}
         return Recipe("vllm", {**chosen, **self._elsewhere})
+
+    @property
+    def stays(self) -> str | None:
+        """Why other processes cannot make it; None where they can."""
+        if self._own is None:
+            return None
+        return (
+            "it starts a server of its own; start one (vllm serve), and name it by base_url= (--base-url), with an "
+            "address that all workers reach"
+        )
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env

@@ -13,6 +13,7 @@ from say_env import ENV_ID
 from vllm_stand_in import bad_request, drawn
 
 from aworld_gym import policies
+from aworld_gym.engines.travel import pack_policy, unpack_policy
 from aworld_gym.errors import ConfigError, PolicyError
 from aworld_gym.rollout import make_items, rollout
 from aworld_gym.token_policy import TokenPolicy
@@ -140,7 +141,8 @@ def test_two_rollouts_may_share_a_policy(serve, codec, folder):
 
 def test_a_server_of_its_own_is_there_for_the_rollout(folder, program):
     policy = VllmPolicy(str(folder), command=program, args=["--seed", "3"])
-    assert policy.recipe is None, "it cannot be made in another process"
+    with pytest.raises(ConfigError, match="a server of its own; .*--base-url"):
+        pack_policy(policy)
     here = psutil.Process()
     before = set(here.children(recursive=True))
     episodes = rollout(ENV_ID, policy, episodes=3)
@@ -176,7 +178,7 @@ def test_a_server_that_does_not_start_stops_the_rollout_before_its_first_episode
 
 def test_other_processes_make_it_again_where_the_server_is_not_its_own(serve, folder):
     policy = VllmPolicy(str(folder), base_url=serve(key="k").url, api_key="k", top_k=7)
-    again = policies.make(policy.recipe.name, **json.loads(json.dumps(dict(policy.recipe.options))))
+    again = unpack_policy(json.loads(json.dumps(pack_policy(policy))))
     assert again.settings == policy.settings
     assert [episode.score for episode in rollout(ENV_ID, again, episodes=1)] == [1.0]
     assert "k" not in policy.settings.values()
