@@ -29,7 +29,12 @@ def nothing_left(patience_s: float = 0.0):
 
 def living_children(of: int | None = None) -> set[psutil.Process]:
     """The processes that descend from one; by default from this one."""
-    return {p for p in psutil.Process(of).children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE}
+    found = set()
+    for process in psutil.Process(of).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process)
+    return found
 
 
 def open_counts() -> dict[str, int]:
