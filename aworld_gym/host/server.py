@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aworld_gym import __version__
-from aworld_gym.errors import ConfigError, MissingDependencyError
+from aworld_gym.errors import ConfigError
 from aworld_gym.host.bodies import reply
 from aworld_gym.host.catalogue import Catalogue
 from aworld_gym.host.connections import most_connections, protocol
@@ -194,18 +194,3 @@ def _listen(settings: HostSettings) -> socket.socket:
         raise ConfigError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
     listener.setblocking(False)
     return listener
-
-
-def check_installed() -> None:
-    """Say at once that the extra is missing.
-
-    Raises:
-        MissingDependencyError: it is.
-    """
-    try:
-        import jwt  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError(f"an environment host needs: pip install 'aworld-gym[host]' ({error})") from error

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from aworld_gym.env import ToolEnv
-from aworld_gym.errors import ConfigError, did_you_mean
+from aworld_gym.errors import ConfigError, MissingDependencyError, did_you_mean
 from aworld_gym.tasks import TaskSource
 from aworld_gym.types import Limits
 from aworld_gym.vector import ToolVectorEnv, vector_of
@@ -33,6 +35,8 @@ SERVERS_CALL_S = 180.0
 MINI_TOOLS = ("list_files", "read_table", "calculate", "submit_answer")
 MINI_LIMITS = Limits(max_turns=5, max_calls_per_turn=4)
 
+PACKAGES = ("docx", "fpdf", "openpyxl", "PIL", "pptx", "pypdf", "segno", "xlsxwriter", "zxingcpp")
+"""What the tasks' files are made and read with, but for the preset ``mini``."""
 PRESETS = ("mini",)
 WHERE = ("remote", "embedded")
 """What ``toolchain`` may be besides a config."""
@@ -114,6 +118,8 @@ class GaiaEnv(ToolEnv):
         if mini:
             tools, limits = tools or MINI_TOOLS, limits or MINI_LIMITS
         remote = _host(toolchain, mini=mini)
+        if not mini and (dataset is None or remote is None):
+            check_installed()
         server: dict[str, Any] = remote or {
             "python": "envs.gaia.server:make_server",
             "kwargs": {"sandbox": sandbox, "compact": mini},
@@ -142,6 +148,20 @@ class GaiaEnv(ToolEnv):
             system_prompt=system_prompt if system_prompt is not None else prompt,
             tools=tools if tools is None or not names else [*tools, *(name for name in names if name not in tools)],
             render_mode=render_mode,
+        )
+
+
+@cache
+def check_installed() -> None:
+    """Say at once what is missing; in an episode it would be taken for a failure of the infrastructure.
+
+    Raises:
+        MissingDependencyError: of the packages that make the tasks' files, or read them for the tools.
+    """
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(
+            f"AWorld/Gaia-v0 needs: pip install 'aworld-gym[gaia]' (cannot import {', '.join(missing)})"
         )
 
 
