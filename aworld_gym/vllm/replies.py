@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeGuard
 
+MOST_IDS = 2**31
+"""More than any vocabulary has; tokenizers fail at larger ids, and a model's own rows may be more than theirs."""
 FINISHES = ("stop", "length")
 """Why a continuation ends; any other reason (``abort``, ``error``) says that the server broke it off."""
 
@@ -57,8 +59,11 @@ class Reply:
 
 
 def _are_ids(value: Any) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(i) is int and i >= 0 for i in value)
+    return isinstance(value, list) and all(type(i) is int and 0 <= i < MOST_IDS for i in value)
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
+    except OverflowError:  # an integer of hundreds of digits
+        return float("nan")

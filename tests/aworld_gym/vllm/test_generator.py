@@ -1,6 +1,7 @@
 """Sampling from a server that speaks vLLM's dialect: what is sent, what comes back, and what is refused."""
 
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -162,11 +163,24 @@ def changed(**fields):
         changed(token_ids=[]),
         changed(token_ids=[1.5]),
         changed(token_ids=list(range(51))),
+        changed(token_ids=[2**40]),
         changed(prompt_token_ids=[1, 2, 4]),
         changed(logprobs=None),
         changed(logprobs={"token_logprobs": [-1.0]}),
     ],
-    ids=["500", "503", "429", "dropped", "torn", "no choice", "aborted", "no ids", "no integers", "too many"]
+    ids=[
+        "500",
+        "503",
+        "429",
+        "dropped",
+        "torn",
+        "no choice",
+        "aborted",
+        "no ids",
+        "no integers",
+        "too many",
+        "too large",
+    ]
     + ["another prompt", "no logprobs", "too few logprobs"],
 )
 def test_passing_trouble_is_retried_and_lasting_trouble_is_an_infrastructure_failure(serve, codec, trouble):
@@ -190,6 +204,18 @@ def test_passing_trouble_is_retried_and_lasting_trouble_is_an_infrastructure_fai
     with pytest.raises(InfraError) as error:
         ask(server_with(99), codec, [1, 2, 3])
     assert error.value.kind in ("host_refused", "host_unreachable", "server_protocol")
+
+
+def test_a_logprob_that_no_number_holds_is_unknown(serve, codec):
+    def troubled(body, number):
+        good = stand_in.complete(body)
+        if body["prompt"] != [1, 2, 3]:
+            return None
+        return replace(good, body=changed(token_ids=[5], logprobs={"token_logprobs": [-(10**400)]})(good.body))
+
+    stand_in = serve(lambda ids, body: [5, 6], trouble=troubled)
+    ((ids, logprobs),) = ask(stand_in, codec, [1, 2, 3])
+    assert ids == [5] and math.isnan(logprobs[0])
 
 
 def test_a_request_that_hangs_is_given_up(serve, codec):
