@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any
 
 from aworld_gym.episode_state import json_copy
-from aworld_gym.errors import ConfigError, InfraError, ReplayError, did_you_mean
+from aworld_gym.errors import INFRA_KINDS, ConfigError, InfraError, ReplayError, did_you_mean
 from aworld_gym.redaction import Secrets
 from aworld_gym.tape.base import PLAYING, Label, after, call_text, same_task
 from aworld_gym.tape.files import no_line, of_kind, read_lines
@@ -278,7 +278,9 @@ def _failure(line: Mapping[str, Any]) -> dict[str, Any] | None:
     """The failure that a line tells of, if any; KeyError or TypeError where it is none."""
     failure: dict[str, Any] | None = of_kind(line.get("failure"), dict, NoneType)
     if failure is not None:
-        of_kind(failure["kind"], str), of_kind(failure["message"], str), of_kind(failure["server"], str, NoneType)
+        of_kind(failure["message"], str), of_kind(failure["server"], str, NoneType)
+        if failure["kind"] not in INFRA_KINDS:
+            raise TypeError(f"{failure['kind']!r} is no kind of failure")
     return failure
 
 
