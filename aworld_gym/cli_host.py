@@ -113,6 +113,7 @@ def serve(
         secrets = found or (credentials.new_secret(),)
         for variable in (credentials.SECRET_VAR, credentials.SECRET_FILE_VAR):
             os.environ.pop(variable, None)  # nothing that is started from here needs it
+        credentials.keep_to_oneself()
         token = None if no_token else credentials.mint(secrets[0], [credentials.ALL], seconds(token_ttl))
         if not settings.loopback and settings.ssl_certfile is None:
             logger.warning("tokens cross the network in clear text: give --ssl-certfile, or put TLS in front")

@@ -6,6 +6,7 @@ about a refused token repeats any of it: messages are a fixed set.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import secrets
@@ -27,6 +28,7 @@ ALGORITHM = "HS256"
 MIN_SECRET_CHARS = 32
 """What RFC 7518 asks of a key for HS256, in bytes."""
 MAX_TOKEN_CHARS = 4096
+_PR_SET_DUMPABLE = 4
 LEEWAY_S = 5.0
 """How far the clocks of two machines may differ."""
 _REMEMBERED = 4096  # good tokens
@@ -106,6 +108,22 @@ def check_secret(secret: str) -> None:
             f"{SECRET_VAR} must have at least {MIN_SECRET_CHARS} characters, got {len(secret)}; "
             "make one with: openssl rand -hex 32"
         )
+
+
+def keep_to_oneself() -> bool:
+    """Close this process's memory and first environment, where the secret is, to other processes of its user.
+
+    The programs of tool servers are such, and Linux shows them ``/proc/<pid>/environ`` otherwise. No core is dumped any
+    more, either. What may trace any process (root, mostly) is not kept out.
+
+    Returns:
+        Whether the system can do so.
+    """
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        return int(libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)) == 0
+    except (OSError, AttributeError):  # not Linux
+        return False
 
 
 def new_secret() -> str:

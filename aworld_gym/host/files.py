@@ -104,7 +104,12 @@ def _write(workspace: Path, parts: list[str], content: bytes) -> None:
         with open(os.open(parts[-1], flags, 0o644, dir_fd=folder), "wb") as out:
             if not stat.S_ISREG(os.fstat(out.fileno()).st_mode):
                 raise OSError(errno.EEXIST, "something else than a file has this name")
-            out.write(content)
+            try:
+                out.write(content)
+                out.flush()
+            except OSError:  # a part of it would be taken for the file, and keeps a full disk full
+                os.unlink(parts[-1], dir_fd=folder)
+                raise
     finally:
         os.close(folder)
 

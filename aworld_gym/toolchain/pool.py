@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aworld_gym.errors import AWorldGymError
+from aworld_gym.errors import AWorldGymError, InfraError
 from aworld_gym.toolchain.config import ServerConfig
 from aworld_gym.toolchain.connection import CallTimeout, Connection
 from aworld_gym.toolchain.workspace import Episode
@@ -63,8 +63,9 @@ class Pool:
                 _keep(self._ending, bundle.aclose())
             else:
                 taken = bundle
+        taken = taken or Bundle(Episode())
         self._lent += 1
-        return taken or Bundle(Episode())
+        return taken
 
     async def give_back(self, bundle: Bundle) -> None:
         """Take a bundle back: reset, in the background, and kept if it proves clean; closed if it cannot be."""
@@ -94,7 +95,11 @@ class Pool:
 
     async def _start(self) -> None:
         """Start a bundle, and keep it."""
-        bundle = Bundle(Episode())
+        try:
+            bundle = Bundle(Episode())
+        except InfraError as error:
+            logger.warning("a session could not be started ahead: %s", error)
+            return
         kept = False
         try:
             opening = {n: Connection.open(c, bundle.episode, self._timeout) for n, c in self._configs.items()}

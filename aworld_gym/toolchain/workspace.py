@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aworld_gym.errors import InfraError
 from aworld_gym.toolchain import loop, threads
 from aworld_gym.toolchain.config import EPISODE_FILE_VAR, WORKSPACE_VAR
 from aworld_gym.types import EpisodeContext
@@ -28,14 +29,20 @@ class Episode:
     """One episode's place on disk: ``workspace/``, and ``episode.json`` beside it.
 
     It may be made before the episode is known, so that servers can start ahead: :meth:`begin` fills it in.
+
+    Raises:
+        InfraError: the disk has no room for it, or may not be written to.
     """
 
     def __init__(self) -> None:
         global _count
         _count += 1
-        self._home = _process_root() / str(_count)
-        self.workspace = self._home / "workspace"
-        self.workspace.mkdir(parents=True)
+        try:
+            self._home = _process_root() / str(_count)
+            self.workspace = self._home / "workspace"
+            self.workspace.mkdir(parents=True)
+        except OSError as error:
+            raise InfraError("env_failed", f"there can be no workspace in {tempfile.gettempdir()}: {error}") from error
         self._file = self._home / "episode.json"
         self.public: Mapping[str, Any] = {}
 
@@ -50,13 +57,20 @@ class Episode:
         return {WORKSPACE_VAR: str(self.workspace), EPISODE_FILE_VAR: str(self._file)}
 
     def begin(self, public: Mapping[str, Any], *, write: bool = True) -> None:
-        """Say what servers may know of the episode that begins; ``write`` it down for those out of process."""
+        """Say what servers may know of the episode that begins; ``write`` it down for those out of process.
+
+        Raises:
+            InfraError: it cannot be written.
+        """
         self.public = dict(public)
         if not write:
             return
         temporary = self._file.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"public": self.public}), encoding="utf-8")
-        temporary.replace(self._file)
+        try:
+            temporary.write_text(json.dumps({"public": self.public}), encoding="utf-8")
+            temporary.replace(self._file)
+        except OSError as error:
+            raise InfraError("env_failed", f"the episode cannot be written to {self._file}: {error}") from error
 
     async def clear(self) -> None:
         """Empty the workspace, for the next episode."""

@@ -1,4 +1,7 @@
-"""Where the secret comes from."""
+"""Where the secret comes from, and who sees it."""
+
+import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +37,14 @@ def test_a_file_that_does_not_do_is_refused(tmp_path, content, more, said):
         find_secrets({SECRET_FILE_VAR: str(path), **more})
     for secret in (NEW, OLD, "short", "\N{BULLET}"):
         assert secret not in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows processes to each other in /proc")
+def test_a_host_shows_its_memory_and_first_environment_to_nobody():
+    program = (
+        "import ctypes\nfrom aworld_gym.host import credentials\n"
+        "dumpable = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
+        "print(dumpable(), credentials.keep_to_oneself(), dumpable())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["1", "True", "0"]

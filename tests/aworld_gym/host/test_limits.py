@@ -4,11 +4,12 @@ import asyncio
 import resource
 import time
 
+import httpx2
 import pytest
 from hosts import host_here, session_at
 
-from aworld_gym.host import bodies, connections, exchange
-from aworld_gym.toolchain import loop
+from aworld_gym.host import bodies, connections, exchange, files
+from aworld_gym.toolchain import loop, messages, workspace
 
 
 def playing(test, **settings):
@@ -167,3 +168,35 @@ def test_a_host_takes_the_descriptors_that_it_may_have(monkeypatch):
     now.append((resource.RLIM_INFINITY,) * 2)
     connections.more_descriptors()
     assert now[-1] == (resource.RLIM_INFINITY,) * 2
+
+
+def test_nothing_is_left_of_a_file_that_does_not_fit(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            files._write(tmp_path, ["deep", "file"], b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list((tmp_path / "deep").iterdir()) == []
+    files._write(tmp_path, ["deep", "file"], b"x" * 2000)
+    assert (tmp_path / "deep/file").stat().st_size == 2000
+
+
+def test_a_disk_without_room_is_an_infrastructure_failure(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+
+    async def test(running):
+        monkeypatch.setattr(workspace, "_process_root", lambda: tmp_path / "file")
+        async with httpx2.AsyncClient(base_url=running.address, timeout=20) as client:
+            opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}
+            headers = {"authorization": f"Bearer {running.token}", "accept": "application/json, text/event-stream"}
+            reply = await client.post("/mcp", json=message, headers=headers)
+        failure = messages.failure(reply.json()["error"]["data"], "it")
+        assert reply.status_code == 200 and failure.kind == "env_failed" and "no workspace" in failure.args[0]
+        monkeypatch.undo()
+        async with session_at(running) as session:  # and its slot is free again
+            assert (await session.call("1", "add", {"a": 1})).text == "2"
+
+    playing(test, max_sessions=1)
