@@ -98,7 +98,9 @@ async def session(
     if _is_lean(config):
         from aworld_gym.toolchain import lean
 
-        async with lean.connect(config, _ssl_context(), greeting) as dispatcher:
+        # one for all episodes lives long: it is worth a connection to be told when the tools change
+        listen = config.kind == "http" and config.scope == "shared"
+        async with lean.connect(config, _ssl_context(), greeting, listen=listen) as dispatcher:
             async with compat.dispatched_session(dispatcher, on_change) as opened:
                 yield opened, dispatcher
     else:

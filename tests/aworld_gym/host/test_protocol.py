@@ -17,7 +17,8 @@ from mcp.types import ToolListChangedNotification
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
-from aworld_gym.toolchain import loop
+from aworld_gym.toolchain import Toolchain, loop
+from aworld_gym.types import Limits
 
 SHOWS = {"mcpServers": {"shows": {"python": "host_tools:make"}}}
 PROCESS = {
@@ -142,6 +143,27 @@ def test_an_episode_keeps_the_tools_it_began_with(running, client, caplog):
 
     loop.run(ours(), timeout=60)
     assert "says that its tools changed" in caplog.text
+
+
+@on_loop
+async def test_a_shared_session_over_http_is_told_too(running):
+    """With the lean client, a server that is not known to be a host."""
+    auth = {"Authorization": f"Bearer {running.token}"}
+    entry = {"type": "streamable-http", "url": running.url, "headers": auth, "http_client": "lean"}
+    toolchain = Toolchain({"mcpServers": {"it": entry}}, Limits(call_timeout_s=10.0))
+    try:
+        one = await toolchain.open()
+        await one.call("1", "grow", {})
+        async with asyncio.timeout(10):
+            while not one._grant.leases["it"].connection.stale:
+                await asyncio.sleep(0.02)
+        other = await toolchain.open()
+        assert one.check("grown", {})[0] == "call_unknown_tool" and other.check("grown", {}) is None
+        assert (await other.call("2", "grown", {})).text == "grown"
+        await one.aclose()
+        await other.aclose()
+    finally:
+        await toolchain.aclose()
 
 
 @on_loop
