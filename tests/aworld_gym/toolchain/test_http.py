@@ -10,7 +10,7 @@ from http_clients import each_http_client  # noqa: F401
 from tool_servers import http_server, on_loop, session_of
 
 from aworld_gym.errors import InfraError
-from aworld_gym.toolchain import Toolchain, compat, loop, stats
+from aworld_gym.toolchain import Toolchain, compat, http, loop, stats
 from aworld_gym.types import Limits
 
 pytestmark = pytest.mark.usefixtures("each_http_client")
@@ -95,7 +95,9 @@ def test_ordinary_calls(style, scope):
             assert await text_of(session, "session") == "s1"
             assert await text_of(session, "half") == "Smile \ufffd, 😀"
             assert session.tools[-1]["function"]["description"] == "Half an emoji, \ufffd."
-            assert await text_of(session, "gets") == "0"  # no connection is spent on a stream nobody reads
+            # no connection is spent on a stream that nobody reads; that of a long session may tell of changed tools
+            listens = scope == "shared" and http.DEFAULT_CLIENTS["http"] == "lean"
+            assert await text_of(session, "gets") in (("0", "1") if listens else ("0",))
             assert len(await text_of(session, "huge", chars=3_000_000)) == 3_000_000  # over the SDK's 1 MiB
 
     with http_server("raw_http.py", style) as (port, _):
