@@ -20,6 +20,7 @@ MAX_DEPTH = 200
 _MARK = "aworld_gym"
 _CODE = -32099  # of answers made here; within the range that JSON-RPC leaves to implementations
 _EXCERPT_CHARS = 300
+_LONGEST_WAIT_S = 3600.0  # that anybody can ask for
 
 
 def failure(data: Any, server: str) -> InfraError | None:
@@ -34,7 +35,8 @@ def failure(data: Any, server: str) -> InfraError | None:
         str(found.get("message")),
         server=server,
         delivered=False if found.get("delivered") is False else None,
-        retry_after_s=wait if isinstance(wait, int | float) else None,
+        # NaN, which Python's JSON has, is in no range: no clock ever reaches it
+        retry_after_s=wait if isinstance(wait, int | float) and 0 <= wait <= _LONGEST_WAIT_S else None,
     )
 
 

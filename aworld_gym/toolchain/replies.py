@@ -6,6 +6,7 @@ Knows no HTTP client: statuses, texts and bytes only. Header values, which may b
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -35,9 +36,10 @@ def retry_after(status: int, value: str | None) -> float | None:
     if status not in (429, 503):
         return None
     try:
-        return min(max(float(value if value is not None else 1.0), 0.0), _LONGEST_WAIT_S)
+        wait = float(value if value is not None else 1.0)
     except ValueError:  # a date, of a clock that may not be ours
         return 1.0
+    return 1.0 if math.isnan(wait) else min(max(wait, 0.0), _LONGEST_WAIT_S)
 
 
 def refusal(

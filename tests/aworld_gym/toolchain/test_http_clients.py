@@ -280,7 +280,17 @@ async def test_a_packed_reply(client):
 
 
 @each
-@pytest.mark.parametrize(("after", "seconds"), [("7", 7.0), ("Fri, 31 Dec 1999 23:59:59 GMT", 1.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [
+        ("7", 7.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 1.0),
+        (None, 1.0),
+        ("nan", 1.0),
+        ("-3", 0.0),
+        ("1e999", 60.0),
+    ],
+)
 @on_loop
 async def test_a_busy_server_says_when_to_come_back(client, after, seconds):
     async def tool(request, message):
@@ -369,3 +379,9 @@ async def test_no_secret_is_told(client, fault, caplog):
                 error = error.__cause__
     own = [r.getMessage() for r in caplog.records if not r.name.startswith(("aiohttp.server", "aiohttp.access"))]
     assert "s3cret" not in "\n".join(texts + own)
+
+
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1.0, 10**400, "7", None])
+def test_a_wait_that_cannot_be_is_none(wait):
+    known = messages.failure({"aworld_gym": {"kind": "host_refused", "message": "full", "retry_after_s": wait}}, "it")
+    assert known is not None and known.retry_after_s is None
