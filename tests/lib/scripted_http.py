@@ -164,7 +164,8 @@ async def scripted(**script: Any) -> AsyncIterator[Server]:
 
 @asynccontextmanager
 async def opened(url: str, client: str, *, kind: str = "streamable-http", **entry: Any) -> AsyncIterator[Any]:
-    """A client session with a server, opened by ``client``."""
-    config = load_config({"mcpServers": {"it": {"type": kind, "url": url, "http_client": client, **entry}}})
+    """A client session with a server, opened by ``client``: of one episode, for which no stream is held open."""
+    scope = {"scope": "episode"} if kind == "streamable-http" else {}
+    config = load_config({"mcpServers": {"it": {"type": kind, "url": url, "http_client": client, **scope, **entry}}})
     async with http.session(config.servers[0], lambda error: None) as (session, _):
         yield session
