@@ -127,4 +127,4 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .venv-verl .venv-swift .venv-mcp1 .venv-vllm .interop
+	rm -rf .venv .venv-verl .venv-swift .venv-mcp1 .venv-peers .venv-vllm .interop
