@@ -268,7 +268,11 @@ class Episode:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The episode that ``to_dict`` gave ``data`` for; unknown keys are ignored (newer writers)."""
+        """The episode that ``to_dict`` gave ``data`` for; unknown keys are ignored (newer writers).
+
+        Raises:
+            TypeError, ValueError, KeyError or AttributeError: it gave no such thing.
+        """
         known = {f.name for f in dataclasses.fields(cls)}
         fields = {k: v for k, v in data.items() if k in known}
         fields["prompt"] = tuple(fields.get("prompt", ()))
@@ -276,6 +280,9 @@ class Episode:
         fields["steps"] = tuple(_step(s) for s in fields.get("steps", ()))
         if fields.get("outcome") is not None:
             fields["outcome"] = Outcome(fields["outcome"])
+        for name in ("task", "versions"):
+            if not isinstance(fields.get(name, {}), Mapping):
+                raise TypeError(f"{name} is no object: {fields[name]!r:.100}")
         return cls(**fields)
 
 

@@ -17,6 +17,8 @@ from aworld_gym.errors import ConfigError, OutputError
 from aworld_gym.trajectory import Journal, Resume, append, read_jsonl, write_jsonl
 from aworld_gym.types import Episode, Outcome
 
+ODD_TASK = json.dumps({**episode(1).to_dict(), "task": None}).encode()
+
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(episodes, max_size=4))
@@ -59,7 +61,9 @@ def test_a_torn_line_longer_than_a_block_is_cut_off_whole(tmp_path):
     assert path.read_bytes() == sound
 
 
-@pytest.mark.parametrize("line", [b'{"env_id": 3', b"[" * 100_000, b"5"], ids=["cut", "deep", "number"])
+@pytest.mark.parametrize(
+    "line", [b'{"env_id": 3', b"[" * 100_000, b"5", ODD_TASK], ids=["cut", "deep", "number", "task"]
+)
 def test_a_broken_line_in_the_middle_is_an_error_that_names_it(line, tmp_path):
     path = tmp_path / "a.jsonl"
     append(path, episode(1))
