@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 PATIENCE_S = 10.0
 """A call that takes longer is answered with a stream; and as long is the pause between its signs of life."""
+MOST_EVENTS = 1000
+"""Words of progress that wait for a client that reads slowly; more are dropped, as MCP allows."""
 CANCELLED = -32800
 """The code of a call that its client gave up."""
 
@@ -145,6 +147,8 @@ class Exchange:
         return messages.refusal(self._number, told)
 
     async def _progress(self, progress: float, total: float | None, text: str | None) -> None:
+        if self._events.qsize() >= MOST_EVENTS:
+            return
         params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
         params |= {} if total is None else {"total": total}
         params |= {} if text is None else {"message": text}

@@ -200,3 +200,18 @@ def test_a_disk_without_room_is_an_infrastructure_failure(monkeypatch, tmp_path)
             assert (await session.call("1", "add", {"a": 1})).text == "2"
 
     playing(test, max_sessions=1)
+
+
+def test_progress_that_nobody_reads_is_not_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(exchange, "MOST_EVENTS", 5)
+
+    async def test(running):
+        async with session_at(running):
+            (session,) = running.host.sessions._all
+            message = {"id": 1, "params": {"name": "add", "_meta": {"progressToken": "t"}}}
+            answering = exchange.Exchange(session, message, None, running.host.metrics)
+            for k in range(100):
+                await answering._progress(float(k), None, None)
+            assert answering._events.qsize() == 5
+
+    playing(test)

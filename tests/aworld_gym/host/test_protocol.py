@@ -254,11 +254,12 @@ async def test_a_pipe_in_the_workspace_holds_nobody_up(running):
         await session.call("1", "write", {"path": "mark", "text": "here"})
         (mine,) = [s for s in running.host.sessions._all if (s.tools.workspace / "mark").is_file()]
         os.mkfifo(mine.tools.workspace / "pipe")  # as a program that a model wrote could
-        for _ in range(2):
+        for listens in (False, True):
+            reader = os.open(mine.tools.workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK) if listens else None
             tries = [http.put("/workspace/pipe", content=b"x", headers=number, timeout=5) for _ in range(6)]
             assert {reply.status_code for reply in await asyncio.gather(*tries)} == {409}
-            reader = os.open(mine.tools.workspace / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # now somebody listens
-        os.close(reader)
+            if reader is not None:
+                os.close(reader)
         assert (await http.get("/workspace/pipe", headers=number)).status_code == 404
         assert (await http.put("/workspace/other", content=b"x", headers=number)).status_code == 204
 
