@@ -16,6 +16,9 @@ It is the subreaper of its descendants: a grandchild that was orphaned or has de
 server as one, daemons do ``setsid``) becomes its child, and so is found and killed. If the supervisor itself is
 killed, the server dies with it (``PR_SET_PDEATHSIG`` again). Where the system has no ``prctl``, the server's process
 group is what is killed. It exits with the server's exit status (128 + signal number if it was killed).
+
+GRACE_S may be two numbers, ``15+5``: what the ended server leaves behind then has five seconds to end by itself (such
+as the helper process by which Python removes shared memory).
 """
 
 from __future__ import annotations
@@ -100,8 +103,8 @@ def send(pids: list[int], number: int) -> None:
 class Supervisor:
     """Waits for the server, the parent and signals; then leaves nothing behind."""
 
-    def __init__(self, lifeline: int, parent: int, grace_s: float, command: list[str]):
-        self.lifeline, self.grace_s = lifeline, grace_s
+    def __init__(self, lifeline: int, parent: int, grace_s: float, command: list[str], linger_s: float = 0.0):
+        self.lifeline, self.grace_s, self.linger_s = lifeline, grace_s, linger_s
         self.signals: set[int] = set()
         self.status: int | None = None
         self.wake_r, wake_w = os.pipe()
@@ -152,6 +155,7 @@ class Supervisor:
             if self.signals or self.wait(None, lifeline=True):
                 self.ask()
                 break
+        self.linger()
         self.kill()
         status = self.status if self.status is not None else -signal.SIGKILL
         return status if status >= 0 else 128 - status
@@ -163,6 +167,12 @@ class Supervisor:
         self.group(signal.SIGTERM)
         end = time.monotonic() + self.grace_s
         while self.reap() and self.status is None and time.monotonic() < end and signal.SIGQUIT not in self.signals:
+            self.wait(end - time.monotonic(), lifeline=False)
+
+    def linger(self) -> None:
+        """Let what an ended server left behind end by itself."""
+        end = time.monotonic() + (self.linger_s if self.status is not None else 0.0)
+        while time.monotonic() < end and signal.SIGQUIT not in self.signals and self.reap():
             self.wait(end - time.monotonic(), lifeline=False)
 
     def kill(self) -> None:
@@ -185,8 +195,9 @@ class Supervisor:
 
 def main(argv: list[str]) -> int:
     """Parse the command line and supervise."""
-    lifeline, parent, grace_s, *command = argv
-    return Supervisor(int(lifeline), int(parent), float(grace_s), command).run()
+    lifeline, parent, times, *command = argv
+    grace_s, _, linger_s = times.partition("+")
+    return Supervisor(int(lifeline), int(parent), float(grace_s), command, float(linger_s or 0)).run()
 
 
 if __name__ == "__main__":
