@@ -34,6 +34,8 @@ START_TIMEOUT_S = 900.0
 """Seconds until a server has to be ready: it may have a model to download, and kernels to compile."""
 EXIT_GRACE_S = 15.0
 """Seconds it has to end when asked to; then it is killed."""
+LINGER_S = 5.0
+"""Seconds that its processes have to end after it: one of them removes the shared memory."""
 KILL_WAIT_S = 10.0
 CPU_CACHE_GIB = "4"
 """Of a CPU build: memory for keys and values, unless VLLM_CPU_KVCACHE_SPACE or an argument says otherwise. vLLM's own
@@ -241,7 +243,7 @@ class VllmServer:
             with output.open("ab") as file:
                 return subprocess.Popen(
                     [sys.executable, "-I", "-S", _spawn.__file__, str(lifeline_r), str(os.getpid())]
-                    + [str(EXIT_GRACE_S), *self.command()],
+                    + [f"{EXIT_GRACE_S:g}+{LINGER_S:g}", *self.command()],
                     stdin=subprocess.DEVNULL,
                     stdout=file,
                     stderr=subprocess.STDOUT,
@@ -257,7 +259,10 @@ class VllmServer:
         if process is None:
             return
         died = process.poll() is not None
-        for number, patience_s in ((signal.SIGTERM, EXIT_GRACE_S + KILL_WAIT_S), (signal.SIGQUIT, KILL_WAIT_S)):
+        for number, patience_s in (
+            (signal.SIGTERM, EXIT_GRACE_S + LINGER_S + KILL_WAIT_S),
+            (signal.SIGQUIT, KILL_WAIT_S),
+        ):
             if process.poll() is None:
                 process.send_signal(number)
                 await _ended(process, patience_s)

@@ -1,6 +1,7 @@
 """A real vLLM server on CPUs for the whole run. Without vLLM in the environment nothing here is collected."""
 
 import importlib.util
+import os
 
 import pytest
 
@@ -24,7 +25,13 @@ def codec(folder):
 
 
 @pytest.fixture(scope="session")
-def server(folder):
+def shared_memory():
+    """What is in shared memory before the server is there."""
+    return set(os.listdir("/dev/shm"))
+
+
+@pytest.fixture(scope="session")
+def server(folder, shared_memory):
     """The server; what it prints is shown where it does not start."""
     from aworld_gym.vllm import VllmServer
 

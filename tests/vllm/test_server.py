@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 import urllib.error
 import urllib.request
@@ -279,9 +280,11 @@ def test_more_prompts_than_the_engine_takes_in_a_batch(server, codec):
     assert all(ids for ids, _ in sampled(server, codec, *asked, limit=4))
 
 
-def test_the_end(server):
+def test_the_end(shared_memory, server):
     """Last: nothing of the server is left."""
     processes = psutil.Process(server._process.pid).children(recursive=True)
     assert len(processes) > 1, "the server has its engine in another process"
     loop.run(server.aclose())
     assert not [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    left = {name for name in set(os.listdir("/dev/shm")) - shared_memory if name.startswith(("psm_", "sem."))}
+    assert not left, "in shared memory"

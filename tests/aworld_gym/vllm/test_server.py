@@ -81,6 +81,13 @@ def test_a_server_is_started_with_what_it_needs_and_ended_with_its_processes(fol
     gone(engine)
 
 
+def test_its_processes_may_clean_up_after_it(folder, program, tmp_path):
+    with VllmServer(str(folder), command=program, log_file=tmp_path / "log") as server:
+        engine = engine_of(server)
+    gone(engine, within_s=0.1)
+    assert "engine cleaned up" in (tmp_path / "log").read_text()
+
+
 def test_memory_is_left_to_whoever_says_how_much(folder, program, monkeypatch):
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     assert VllmServer(str(folder), command=program).environment()["VLLM_CPU_KVCACHE_SPACE"] == "1"
