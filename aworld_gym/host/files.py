@@ -6,10 +6,11 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aworld_gym.host.bodies import TooLarge, TooSlow, read, reply
 from aworld_gym.host.endpoint import SESSION_HEADER
@@ -21,6 +22,8 @@ from aworld_gym.toolchain.hosted import FILES_PATH
 
 MAX_PATH_CHARS = 1024
 MAX_DEPTH = 16
+PIECE_BYTES = 1 << 18
+"""Of a file that is sent, in memory at once."""
 
 
 class Files:
@@ -41,7 +44,7 @@ class Files:
         if response is not None:
             await response(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Response | None:
+    async def _answer(self, scope: Scope, receive: Receive) -> ASGIApp | None:
         headers = Headers(scope=scope)
         session = self._sessions.find(headers.get(SESSION_HEADER, ""), scope["claims"].subject)
         if session is None:
@@ -56,8 +59,8 @@ class Files:
         with session.used():
             if scope["method"] == "GET":
                 limit = self._settings.max_file_bytes
-                content = await threads.files.run(_read, session.tools.workspace, parts, limit)
-                return _no(404, "no such file") if content is None else Response(content)
+                found = await threads.files.run(_opened, session.tools.workspace, parts, limit)
+                return _no(404, "no such file") if found is None else _Download(found)
             limit = min(self._settings.max_file_bytes, self._settings.max_workspace_bytes - session.uploaded)
             try:
                 body = await read(receive, headers, limit, self._settings.body_timeout_s)
@@ -80,6 +83,26 @@ class Files:
     def _too_large(self) -> Response:
         size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
         return _no(413, f"a file may have {size} bytes, and a session's files {all_files} together")
+
+
+class _Download:
+    """Sends a file piece by piece, as fast as it is taken: many that are not taken must not fill the memory."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            left = os.fstat(self._file.fileno()).st_size
+            headers = [(b"content-length", str(left).encode()), (b"content-type", b"application/octet-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while left:
+                piece = await threads.files.run(self._file.read, min(left, PIECE_BYTES))
+                if not piece:
+                    raise OSError(errno.EIO, "the file became shorter while it was sent")
+                left -= len(piece)
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
 
 
 def _no(status: int, reason: str) -> Response:
@@ -114,20 +137,22 @@ def _write(workspace: Path, parts: list[str], content: bytes) -> None:
         os.close(folder)
 
 
-def _read(workspace: Path, parts: list[str], limit: int) -> bytes | None:
-    """A regular file's content; None where there is none, or it is larger than ``limit``."""
+def _opened(workspace: Path, parts: list[str], limit: int) -> BinaryIO | None:
+    """A regular file, to be read and closed; None where there is none, or it is larger than ``limit``."""
     folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
             folder = _enter(folder, part)
-        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-        with open(file, "rb") as found:
-            state = os.fstat(found.fileno())
-            return found.read() if stat.S_ISREG(state.st_mode) and state.st_size <= limit else None
+        file = open(os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
     except OSError:
         return None
     finally:
         os.close(folder)
+    state = os.fstat(file.fileno())
+    if stat.S_ISREG(state.st_mode) and state.st_size <= limit:
+        return file
+    file.close()
+    return None
 
 
 def _enter(folder: int, name: str) -> int:

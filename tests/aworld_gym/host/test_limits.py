@@ -5,6 +5,7 @@ import resource
 import time
 
 import httpx2
+import psutil
 import pytest
 from hosts import host_here, session_at
 
@@ -213,5 +214,29 @@ def test_progress_that_nobody_reads_is_not_kept_for_ever(monkeypatch):
             for k in range(100):
                 await answering._progress(float(k), None, None)
             assert answering._events.qsize() == 5
+
+    playing(test)
+
+
+def test_files_that_nobody_takes_do_not_fill_the_memory():
+    size = 32 << 20
+
+    async def test(running):
+        async with session_at(running) as session:
+            number = session._grant.leases["it"].connection._link._client.session_id
+            headers = {"authorization": f"Bearer {running.token}", "mcp-session-id": number}
+            (mine,) = running.host.sessions._all
+            (mine.tools.workspace / "big").write_bytes(b"x" * size)
+            before = psutil.Process().memory_info().rss
+            asked = head(running, f"mcp-session-id: {number}", method="GET").replace(b"/mcp", b"/workspace/big", 1)
+            opened = [await asyncio.open_connection("127.0.0.1", running.port, limit=1024) for _ in range(12)]
+            for _, writer in opened:
+                writer.write(asked)
+            await asyncio.sleep(1.5)
+            assert psutil.Process().memory_info().rss - before < 4 * size
+            for _, writer in opened:
+                writer.transport.abort()
+            async with httpx2.AsyncClient(base_url=running.address, timeout=20, headers=headers) as client:
+                assert len((await client.get("/workspace/big")).content) == size
 
     playing(test)
