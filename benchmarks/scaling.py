@@ -43,17 +43,17 @@ RAY_PYTHON = sys.executable  # `make test` installs Ray beside the package
 
 
 def make_server(context: EpisodeContext, *, seconds: float = 0.0, hang: str = "none") -> Any:
-    """A server whose tool takes ``seconds``, or hangs in the task that is to hang: on the loop, or in its thread."""
+    """A server whose tool takes ``seconds``; the first call of the task that is to hang does, as ``hang`` says."""
     server = compat.new_server("slow")
     hangs = context.public.get("hangs") is True
 
     async def noop(x: int) -> str:
         """Return x."""
-        await asyncio.sleep(seconds if not hangs else 1e9)
+        await asyncio.sleep(1e9 if hangs and x == 0 else seconds)
         return str(x)
 
     def stuck(x: int) -> str:
-        threading.Event().wait(3 * HANG_S)  # no cancellation reaches a thread
+        threading.Event().wait(3 * HANG_S if x == 0 else seconds)  # no cancellation reaches a thread
         return str(x)
 
     server.tool(name="noop", description="Return x.")(stuck if hangs and hang == "thread" else noop)
