@@ -5,11 +5,16 @@
 Its own way to share: one sandbox, with ``reuse=True``, for all episodes.
 """
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import measure
-from aworld.sandbox import Sandbox
+
+os.chdir(tempfile.mkdtemp(prefix="aworld-"))  # it writes its logs where it is imported
+
+from aworld.sandbox import Sandbox  # noqa: E402
 
 
 async def main() -> None:
