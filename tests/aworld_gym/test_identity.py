@@ -97,7 +97,7 @@ def test_an_episode_whose_env_could_not_be_made_says_nothing_of_it(env):
 
 def test_settings_as_json():
     assert settings_json(Policy(b=1, a={"y": 2, "x": None})) == '{"a": {"x": null, "y": 2}, "b": 1}'
-    assert settings_json(Policy(f=print, o=object())) == '{"f": "<builtin_function_or_method>", "o": "<object>"}'
+    assert settings_json(Policy(f=len, o=object())) == '{"f": "<builtin_function_or_method>", "o": "<object>"}'
     del (bare := Policy()).settings
     assert settings_json(bare) == "{}" and versions(bare)["policy_settings"] == "{}"
     bare.settings = [1]

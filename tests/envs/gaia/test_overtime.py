@@ -2,7 +2,6 @@
 
 import asyncio
 import io
-import sys
 import threading
 import time
 import zipfile
@@ -105,26 +104,20 @@ async def test_calls_near_their_end_are_ended_or_not_but_nothing_else_is(monkeyp
 
 
 @pytest.mark.parametrize("place", ["_enter", "_leave"])
-def test_an_interruption_on_the_way_in_or_out_leaves_nothing_behind(place):
+def test_an_interruption_on_the_way_in_or_out_leaves_nothing_behind(place, monkeypatch):
     """Where the watch would still hold the thread, it would go on to end whatever that does next."""
-    watch, struck = Watch(10.0), []
+    real, struck = getattr(Watch, place), []
 
-    def strike(frame, event, _):
-        if frame.f_code.co_name == place and event == "call" and not struck:
+    def strike(watch):
+        if not struck:  # before its first instruction
             struck.append(place)
             raise Overtime
+        real(watch)
 
-    def call():
-        sys.settrace(strike)  # of this thread alone
-        try:
-            with pytest.raises(Overtime):
-                watch.run(lambda: 1)
-        finally:
-            sys.settrace(None)
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join(20)
+    monkeypatch.setattr(Watch, place, strike)
+    watch = Watch(10.0)
+    with pytest.raises(Overtime):
+        watch.run(lambda: 1)
     assert struck == [place] and watch._thread is None
 
 
