@@ -59,7 +59,7 @@ def serve_in_container(
         ConfigError: Docker or the compose file is missing, or the name is taken.
         InfraError: the container does not start, or ends by itself.
     """
-    from aworld_gym.host.server import check_installed
+    from aworld_gym.host.installed import check_installed
 
     check_installed()
     from aworld_gym.host import HostSettings, credentials
