@@ -90,12 +90,12 @@ class Watch:
         while True:
             try:
                 with self._lock:
-                    ident, self._thread = self._thread, None
-                if ident is not None:
-                    _raise_in(ident, None)  # one that is on its way must not reach whatever this thread does next
+                    self._thread = None  # none is sent from here on
+                for _ in range(3):  # one that was sent strikes here, and not in whatever this thread does next
+                    pass
                 return
             except Overtime:
-                continue  # it came just here; the next round finds nothing to do but to make sure
+                continue  # it came just here; the next round makes sure that it was the last
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
@@ -116,7 +116,11 @@ class Watch:
             return self._thread is not None
 
 
-def _raise_in(ident: int, kind: type[BaseException] | None) -> None:
-    """Have Python raise an exception in a thread at its next instruction; None takes back what it has not raised."""
-    raised = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), raised)
+def _raise_in(ident: int, kind: type[BaseException]) -> None:
+    """Have Python raise an exception in a thread, at the next jump back or call that it makes.
+
+    There is no taking back: PyThreadState_SetAsyncExc with NULL leaves Python's flag for such exceptions up for good.
+    Every thread then looks for one at each jump and call, and on Python 3.11 the next function that is traced (by a
+    debugger, by coverage) never ends: DO_TRACING in its ceval.c begins again as long as that flag is up.
+    """
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind))

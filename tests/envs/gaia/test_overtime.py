@@ -2,10 +2,13 @@
 
 import asyncio
 import io
+import subprocess
+import sys
 import threading
 import time
 import zipfile
 import zlib
+from pathlib import Path
 
 import pytest
 from gaia_tools import everything_below, served
@@ -15,6 +18,7 @@ from envs.gaia.overtime import Overtime, Watch
 from envs.gaia.tools import calculator, documents
 
 SHORT_S = 0.3
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +105,46 @@ async def test_calls_near_their_end_are_ended_or_not_but_nothing_else_is(monkeyp
         await asyncio.to_thread(call, watch, rounds)
         watch.close()
     assert len(outcomes) == 300 and set(outcomes) <= {"done", "ended"}
+
+
+TRACED = """
+import asyncio, sys, time
+from envs.gaia import overtime
+
+overtime.LOOK_S = 0.001
+
+def spin():
+    while True:
+        pass
+
+async def ended(seconds, function):
+    watch = overtime.Watch(seconds)
+    watch.begin(asyncio.get_running_loop())
+    try:
+        await asyncio.to_thread(watch.run, function)
+    except overtime.Overtime:
+        pass
+    finally:
+        watch.close()
+
+async def main():
+    for rounds in range(50):
+        await ended(10.0, lambda: 1)
+        await ended(0.0, lambda: sum(range(20 * rounds)))
+    await ended(0.05, spin)
+
+asyncio.run(main())
+sys.settrace(lambda *event: None)
+spun = (lambda: 1)()
+sys.settrace(None)
+print("traced")
+"""
+
+
+def test_a_process_can_be_traced_after_calls_that_were_watched():
+    """Python's flag for exceptions from outside is down again: with it up, tracing on Python 3.11 never ends."""
+    done = subprocess.run([sys.executable, "-c", TRACED], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stdout == "traced\n", done.stderr
 
 
 @pytest.mark.parametrize("place", ["_enter", "_leave"])
