@@ -79,7 +79,11 @@ def _altered(draft: Draft, value: Any, swaps: dict[str, str]) -> Any:
     """``swaps`` keeps what has been replaced by what, so that one name stays one name within a file."""
     if isinstance(value, Grid):
         colours = sorted({cell for row in value.cells for cell in row})
-        return Grid(tuple(tuple(draft.pick(colours) for _ in row) for row in value.cells))
+        found = Grid(tuple(tuple(draft.pick(colours) for _ in row) for row in value.cells))
+        if found == value and len(colours) > 1:  # a small one may be drawn again by chance
+            (first, *others), *rows = found.cells
+            return Grid(((draft.pick([colour for colour in colours if colour != first]), *others), *rows))
+        return found
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         changes: dict[str, Any] = {}
         for field in dataclasses.fields(value):

@@ -92,6 +92,19 @@ def test_an_altered_content_has_the_same_form_and_says_something_else(name: str,
     assert altered(draft(seed), content) == other  # decided by the draft alone
 
 
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    cells=st.integers(1, 3).flatmap(
+        lambda width: st.lists(st.tuples(*[st.sampled_from(["red", "blue"])] * width), min_size=1, max_size=3)
+    ),
+)
+def test_small_tiles_are_not_drawn_again_by_chance(seed: int, cells: list[tuple[str, ...]]) -> None:
+    content = Grid(tuple(cells))
+    colours = {cell for row in cells for cell in row}
+    assert (altered(draft(seed), content) == content) == (len(colours) == 1)
+
+
 def test_one_name_stays_one_name_within_a_file() -> None:
     found = altered(draft(4), Doc("Two", (f"First {SHIP}.", f"Then {SHIP} again.", f"By {MAYOR}.")))
     assert isinstance(found, Doc)
