@@ -29,6 +29,7 @@ from typing import Any
 
 import psutil
 
+from aworld_gym.host.sessions import TICK_S
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import Limits
@@ -230,6 +231,7 @@ async def _empty(port: int) -> None:
             text = await reader.read()
             writer.close()
             if json.loads(text.partition(b"\r\n\r\n")[2])["sessions"] == 0:
+                await asyncio.sleep(3 * TICK_S)  # it collects what is left of them when it next looks
                 return
             await asyncio.sleep(0.2)
 

@@ -10,12 +10,14 @@ import time
 from types import SimpleNamespace
 
 import httpx2
+import psutil
 import pytest
 import waits
-from hosts import host_here, session_at
+from hosts import host_here, host_process, quick_config, session_at
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
+from aworld_gym.host.sessions import TICK_S
 from aworld_gym.toolchain import hosted, load_config, loop
 
 OPENING = {
@@ -215,8 +217,6 @@ def test_sessions_that_are_dropped_leave_nothing_behind():
     async def settled(running):
         import gc
 
-        import psutil
-
         for _ in range(3):
             async with session_at(running) as session:
                 await session.call("1", "add", {"a": 1})
@@ -226,6 +226,28 @@ def test_sessions_that_are_dropped_leave_nothing_behind():
         return me.memory_info().rss / 2**20, me.num_fds()
 
     playing(test, idle_s=0.3)
+
+
+def test_a_served_host_gives_back_the_memory_of_sessions_that_are_dropped(tmp_path):
+    """A host of its own, whose collector of garbage hardly ever runs by itself, and nobody else calls."""
+
+    async def crowd(running):
+        async with raw(running) as client:
+            await asyncio.gather(*(opened(client) for _ in range(80)))
+            deadline = time.monotonic() + 30
+            while (await client.get("/ready")).json()["sessions"]:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(3 * TICK_S)
+        return psutil.Process(running.process.pid).memory_info().rss / 2**20
+
+    args = ("--mcp-config", str(quick_config(tmp_path)), "--port", "0", "--max-sessions", "80", "--idle", "1")
+    with host_process(*args, log=tmp_path / "log") as running:
+        for _ in range(2):
+            before = loop.run(crowd(running), timeout=60)
+        for _ in range(5):
+            after = loop.run(crowd(running), timeout=60)
+    assert after < before + 6, "MiB: at least 33 KiB of each of 400 sessions are left"
 
 
 @on_loop
