@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
@@ -36,6 +36,8 @@ STOP_MARGIN_S = 30
 """What a container has to end after its host has drained."""
 _RESTART_S = 60
 """In which a container that ended by itself has to run again."""
+_LAST_WORDS_S = 10
+"""In which the log of a container that has ended has to be copied."""
 _QUICK_S = 60
 """For commands of Docker's that only look."""
 _NO_DOCKER = "or serve without a container: python -m envs.gaia"
@@ -208,11 +210,13 @@ class Container:
 
     def stop(self, signals: Signals) -> None:
         """Have the host drain and end; a second signal is passed on, and it ends at once."""
-        with self._log(since=time.time()):
+        with self._log(since=time.time()) as log:
             stopping = self._started("stop", "--timeout", str(int(self._drain_s + STOP_MARGIN_S)))
             while stopping.poll() is None:
                 if signals.wait(0.2):
                     self._run("kill", "--signal", "SIGTERM", SERVICE)
+            with suppress(subprocess.TimeoutExpired):  # it ends with the container, once it has copied the last words
+                log.wait(_LAST_WORDS_S)
 
     def remove(self) -> None:
         """Remove the container and its network; stops it where it runs."""

@@ -79,6 +79,8 @@ def logs(folder: Path, rest: list[str]) -> int:
     if "--follow" not in rest:
         print("the last words of the container")
         return 0
+    if (folder / "slow-logs").exists():
+        time.sleep(2)
     print("the container's log", flush=True)
     while alive(folder):
         time.sleep(0.05)
@@ -110,6 +112,9 @@ def kill(folder: Path, rest: list[str]) -> int:
 def down(folder: Path, rest: list[str]) -> int:
     """What is left is ended."""
     send(folder, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while alive(folder) and time.monotonic() < deadline:
+        time.sleep(0.02)
     return 0
 
 

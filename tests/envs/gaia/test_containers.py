@@ -130,6 +130,8 @@ def test_it_prints_what_serve_prints_and_takes_the_container_with_it(docker, sta
     told = ready(process)
     assert set(told) == {"ip", "port", "token"} and told["ip"] == "127.0.0.1"
     opened(told)
+    wait_for(lambda: calls(docker, "logs"))
+    (docker / "slow-logs").touch()  # what copies the log is behind: the last words are waited for
     process.send_signal(signal.SIGINT)
     wait_for(lambda: calls(docker, "stop"))
     process.send_signal(signal.SIGTERM)  # the session is still open: do not wait for it
