@@ -90,3 +90,12 @@ def episode(
         error_kind=error_kind,
         task={"level": level},
     )
+
+
+def without_times(episode):
+    """A record as a dictionary, without what a clock put into it."""
+    data = episode.to_dict()
+    for record in (data, *data["steps"], *(r for s in data["steps"] for r in s["results"])):
+        record.pop("duration_s", None)
+        record.pop("started_s", None)
+    return data

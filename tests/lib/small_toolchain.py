@@ -14,6 +14,9 @@ from pathlib import Path
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import EpisodeContext
 
+IN_PROCESS = {"mcpServers": {"small": {"python": "small_toolchain:make_server"}}}
+STDIO = {"mcpServers": {"small": {"command": sys.executable, "args": [str(Path(__file__).resolve())]}}}
+
 
 def make_server(context: EpisodeContext, *, name: str = "small", tools: list[str] | None = None):
     server = new_server(name)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from chat_endpoint import ChatEndpoint, completion
 from cli_process import process
+from episodes import without_times
 from ray_clusters import clusters_below, gone
 
 from aworld_gym import policies
@@ -52,14 +53,6 @@ def nothing_is_left(request):
     """After every test: this process is connected to no cluster."""
     yield
     assert not ray.is_initialized()
-
-
-def without_times(episode):
-    data = episode.to_dict()
-    for record in (data, *data["steps"], *(r for s in data["steps"] for r in s["results"])):
-        record.pop("duration_s", None)
-        record.pop("started_s", None)
-    return data
 
 
 def places(episodes):
