@@ -111,7 +111,7 @@ test-verl test-swift: test-%: .venv-%/.done
 	.venv-$*/bin/python -m pytest $(PYTEST_ARGS) tests/adapters
 
 test-mcp1: .venv-mcp1/.done .interop/.done
-	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env.py tests/envs/gaia/test_server.py
+	.venv-mcp1/bin/python -m pytest tests/aworld_gym/toolchain tests/aworld_gym/test_env*.py tests/envs/gaia/test_server.py
 
 # Against a real vLLM server on CPUs; no part of `make test`.
 test-vllm: .venv-vllm/.done
