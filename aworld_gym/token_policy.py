@@ -116,8 +116,8 @@ class TokenAgent:
         stops = policy.codec.stop_ids
         end = next((k + 1 for k, token in enumerate(ids[:limit]) if token in stops), limit)
         self._last, logprobs = ids[:end], None if logprobs is None else logprobs[:end]
-        if logprobs is not None and not all(map(math.isfinite, logprobs)):
-            self._logprobs_known, logprobs = False, [0.0] * len(logprobs)
+        if logprobs is None or not all(map(math.isfinite, logprobs)):
+            self._logprobs_known, logprobs = False, [0.0] * len(self._last)
         built.sampled(self._last, logprobs)
         parsed = policy.codec.parse(self._last, self._tools)
         if not parsed.closed:
@@ -156,7 +156,7 @@ class TokenAgent:
     def trajectory(self) -> TokenTrajectory | None:
         """What was prompted, sampled and appended so far; None before the first turn.
 
-        Without log-probabilities where the sampler could not give one of them (it was not a finite number).
+        Without log-probabilities where the sampler did not give all of them (none for a turn, or no finite number).
         """
         if not self._begun:
             return None

@@ -267,19 +267,22 @@ def test_a_policy_that_cannot_tokenise_stops_the_rollout(codec):
         play(broken, ScriptedSampler(codec, echo_then_submit), 2)
 
 
-def test_log_probabilities_that_are_no_numbers_are_none(codec):
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize("missing", ["one", "all"])
+def test_log_probabilities_that_are_not_all_given_are_none(codec, turn, missing):
     scripted = ScriptedSampler(codec, echo_then_submit)
 
     def generate(prompts, limits):
-        outputs = scripted(prompts, limits)
-        if len(scripted.batches) == 1:
-            outputs[0][1][2] = float("nan")
+        outputs = list(scripted(prompts, limits))
+        if len(scripted.batches) == turn:
+            ids, logprobs = outputs[0]
+            outputs[0] = ids, None if missing == "all" else [*logprobs[:-1], float("nan")]
         return outputs
 
     first, second = play(codec, generate, 2)
     assert first.episode.score == second.episode.score == 1.0
     assert first.trajectory.logprobs is None and second.trajectory.logprobs is not None
-    assert first.episode.steps[0].sampled["logprobs"] is None
+    assert first.episode.steps[turn - 1].sampled["logprobs"] is None
 
 
 def test_items_must_be_told_apart(codec):
