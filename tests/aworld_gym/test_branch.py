@@ -12,11 +12,13 @@ import say_env
 import tape_server
 import tiny_model
 from chat_endpoint import ChatEndpoint, completion
+from episodes import without_times
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from say_env import SESSIONS, all_closed
 from scripted_sampler import ScriptedSampler, echo_then_submit
-from tape_server import CALLS, STDIO, TASKS, make_env, message, shown
+from tape_server import CALLS, STDIO, TASKS, make_env
+from tool_messages import calling
 
 from aworld_gym import Task
 from aworld_gym.branch import Prefix
@@ -33,8 +35,8 @@ from aworld_gym.trajectory import read_jsonl, write_jsonl
 from aworld_gym.types import Episode, Outcome
 from aworld_gym.wrappers import RawTextAction, RewardShaping, TranscriptObservation
 
-LOOK, NOTE = message(("look", {"name": "x"})), message(("note", {"text": "n"}))
-READ, SUBMIT = message(("notes_so_far", {})), message(("submit_answer", {"answer": "42"}))
+LOOK, NOTE = calling(("look", {"name": "x"})), calling(("note", {"text": "n"}))
+READ, SUBMIT = calling(("notes_so_far", {})), calling(("submit_answer", {"answer": "42"}))
 SCRIPT = [NOTE, LOOK, NOTE, READ, SUBMIT]
 
 
@@ -72,8 +74,10 @@ def test_forks_go_on_from_the_same_state(step):
         assert (fork.parent, fork.forked_at, fork.group_id) == (played.key, step, f"{played.key}#{step}")
         assert (fork.task_id, fork.seed, fork.score) == (played.task_id, played.seed, 1.0)
         assert [s.state_key for s in fork.steps] == [s.state_key for s in played.steps]
-        again = shown(fork) | {name: shown(played)[name] for name in ("parent", "forked_at", "group_id", "sample")}
-        assert again == shown(played)
+        again = without_times(fork) | {
+            name: without_times(played)[name] for name in ("parent", "forked_at", "group_id", "sample")
+        }
+        assert again == without_times(played)
     assert len({episode.key for episode in (played, *forks)}) == 4
     assert summarize(forks)["k"] == 3 and Episode.from_dict(forks[0].to_dict()) == forks[0]
 
@@ -149,7 +153,7 @@ def test_options_of_the_reset_are_given_again():
 
 
 def test_a_result_that_differs_is_named():
-    played = one([LOOK, message(("look", {"name": "y"}), ("roll", {})), SUBMIT])
+    played = one([LOOK, calling(("look", {"name": "y"}), ("roll", {})), SUBMIT])
     with pytest.raises(ReplayError) as error:
         branch(played, 2, 4, ScriptedPolicy([SUBMIT]), env=make_env)
     said, was = str(error.value), played.steps[1].results[1].text
@@ -220,7 +224,7 @@ def test_what_cannot_be_forked():
 
 
 def test_the_prefix_comes_from_a_tape_and_so_does_the_rest(tmp_path):
-    script = [message(("roll", {})), *SCRIPT]
+    script = [calling(("roll", {})), *SCRIPT]
     with Recorder(tmp_path / "t") as recorder:
         group = rollout(make_env, ScriptedPolicy(script), episodes=3, group_size=3, tape=recorder)
     asked = dict(CALLS)
@@ -260,6 +264,7 @@ DIES_THE_SECOND_TIME = """
 import os, sys, threading
 from pathlib import Path
 sys.path.insert(0, {lib!r})
+from episodes import without_times
 from tape_server import make_server
 from aworld_gym.types import EpisodeContext
 with open({starts!r}, "a") as file:
@@ -277,7 +282,7 @@ def test_a_server_that_dies_in_the_prefix_spoils_one_attempt(tmp_path):
     )
     config = {"mcpServers": {"it": {"command": sys.executable, "args": [str(server)]}}}
 
-    script = [NOTE, message(("wait", {"seconds": 1.5})), SUBMIT]
+    script = [NOTE, calling(("wait", {"seconds": 1.5})), SUBMIT]
 
     def env():
         return make_env(config)

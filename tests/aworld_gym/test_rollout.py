@@ -9,7 +9,8 @@ import gymnasium as gym
 import pytest
 from episodes import without_times
 from gymnasium.wrappers import TimeLimit, TransformReward
-from rollouts import SUBMIT, Custom, Factory, calling, nothing_stays_open  # noqa: F401
+from rollouts import SUBMIT, Custom, Factory, nothing_stays_open  # noqa: F401
+from tool_messages import call
 
 from aworld_gym import Limits
 from aworld_gym.errors import ConfigError, InfraError, UnknownTaskError
@@ -116,7 +117,7 @@ def test_agents_get_each_message_once_whatever_the_wrapper(wrap):
 
     def say(seed, attempt, turn, messages):
         got.append([m["role"] for m in messages])
-        return [calling("echo", text="a"), calling("echo", text="b"), SUBMIT][turn]
+        return [call("echo", text="a"), call("echo", text="b"), SUBMIT][turn]
 
     rollout(Factory(wrap=wrap, system_prompt="S"), Custom(say), episodes=1)
     assert got == [["system", "user"], ["tool"], ["tool"]]
@@ -124,20 +125,20 @@ def test_agents_get_each_message_once_whatever_the_wrapper(wrap):
 
 def test_a_wrapper_that_cuts_the_episode():
     (episode,) = rollout(
-        Factory(wrap=lambda env: TimeLimit(env, 2)), Custom(lambda *_: calling("echo", text="x")), episodes=1
+        Factory(wrap=lambda env: TimeLimit(env, 2)), Custom(lambda *_: call("echo", text="x")), episodes=1
     )
     assert episode.outcome is Outcome.MAX_TURNS and episode.score == 0.0 and len(episode.steps) == 2
 
 
 def test_the_agents_token_budget_ends_an_episode():
-    policy = Custom(lambda seed, attempt, turn, messages: calling("echo", text="x") if turn < 2 else None)
+    policy = Custom(lambda seed, attempt, turn, messages: call("echo", text="x") if turn < 2 else None)
     (episode,) = rollout(Factory(), policy, episodes=1)
     assert episode.outcome is Outcome.MAX_TOKENS and episode.valid and episode.score == 0.0
     assert len(episode.steps) == 2
 
 
 def test_hooks():
-    policy = Custom(lambda seed, attempt, turn, messages: [calling("echo", text="x"), SUBMIT][turn])
+    policy = Custom(lambda seed, attempt, turn, messages: [call("echo", text="x"), SUBMIT][turn])
     rollout(Factory(), policy, episodes=4, group_size=2)
     assert sorted(policy.observed) == sorted(
         [(0, 0.0, None, False), (0, 1.0, "answered", True)] * 2

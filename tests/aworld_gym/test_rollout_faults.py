@@ -10,8 +10,9 @@ from contextlib import aclosing, closing
 import psutil
 import pytest
 from gymnasium.wrappers import TransformReward
-from rollouts import SUBMIT, TASKS, Custom, Factory, calling, nothing_stays_open  # noqa: F401
+from rollouts import SUBMIT, TASKS, Custom, Factory, nothing_stays_open  # noqa: F401
 from small_toolchain import IN_PROCESS, STDIO
+from tool_messages import call
 
 from aworld_gym import Limits
 from aworld_gym.env import ToolEnv
@@ -27,7 +28,7 @@ from aworld_gym.types import Outcome
 
 def test_a_dying_server_is_retried_in_a_fresh_env_and_both_attempts_are_recorded(tmp_path):
     def say(seed, attempt, turn, messages):
-        return calling("die") if seed in (1, 2) and (attempt == 0 or seed == 2) else SUBMIT
+        return call("die") if seed in (1, 2) and (attempt == 0 or seed == 2) else SUBMIT
 
     factory, policy, seen = Factory(STDIO), Custom(say), []
     episodes = rollout(factory, policy, episodes=3, concurrency=2, journal=tmp_path / "e.jsonl", on_episode=seen.append)
@@ -74,7 +75,7 @@ def test_a_policy_that_cannot_sample_spoils_the_episode():
     def say(seed, attempt, turn, messages):
         if turn == 1 and attempt == 0:
             raise InfraError("host_refused", "429", server="llm")
-        return [calling("echo", text="x"), SUBMIT][turn]
+        return [call("echo", text="x"), SUBMIT][turn]
 
     first, second = rollout(Factory(), Custom(say), episodes=1)
     assert first.outcome is Outcome.INFRA_FAILURE and first.error == "host_refused [llm]: 429" and len(first.steps) == 1
@@ -164,7 +165,7 @@ def test_a_hung_tool_delays_nobody():
     limits = Limits(call_timeout_s=5.0)
 
     def say(seed, attempt, turn, messages):
-        return calling("wait", seconds=60) if seed == 0 and turn == 0 else SUBMIT
+        return call("wait", seconds=60) if seed == 0 and turn == 0 else SUBMIT
 
     began, done = time.monotonic(), []
     with closing(iterate(Factory(limits=limits), Custom(say), episodes=24, concurrency=4)) as episodes:
@@ -234,7 +235,7 @@ def test_the_deadline_ends_what_hangs_and_the_worker_goes_on(where):
     async def say(seed, attempt, turn, messages):
         if seed == 0:
             if where == "tool":
-                return calling("wait", seconds=60)
+                return call("wait", seconds=60)
             await asyncio.sleep(60)
         return SUBMIT
 

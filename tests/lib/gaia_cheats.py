@@ -5,7 +5,6 @@ Whatever shows one of these answers found a way out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,18 +45,6 @@ class Source:
 
     def score(self, task: Task, answer: str | None) -> Score:
         return scorers.score(task.answer, answer)
-
-
-def calling(*calls: tuple[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A message with these calls."""
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [
-            {"id": f"c{k}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
-            for k, (name, arguments) in enumerate(calls)
-        ],
-    }
 
 
 def saying(content: str) -> dict[str, Any]:

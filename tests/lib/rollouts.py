@@ -11,10 +11,10 @@ from leaks import living_children
 from say_env import all_closed
 from shaping_functions import PLAN
 from small_toolchain import IN_PROCESS
+from tool_messages import call
 
 from aworld_gym import Task
 from aworld_gym.env import ToolEnv
-from aworld_gym.policies.base import tool_call
 from aworld_gym.toolchain import stats
 
 if "RolloutTest/Small-v0" not in gym.registry:
@@ -43,11 +43,7 @@ class Factory:
         return self.wrap(Counted(self.toolchain, TASKS, **self.kwargs))
 
 
-def calling(name, **arguments):
-    return {"role": "assistant", "content": None, "tool_calls": [tool_call("c", name, arguments)]}
-
-
-SUBMIT = calling("submit_answer", answer="42")
+SUBMIT = call("submit_answer", answer="42")
 
 
 class Custom:

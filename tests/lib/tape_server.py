@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import json
 import os
 import sys
 import time
@@ -16,7 +15,6 @@ from pathlib import Path
 
 from aworld_gym import Task
 from aworld_gym.env import ToolEnv
-from aworld_gym.policies.base import tool_call
 from aworld_gym.toolchain import compat
 from aworld_gym.types import EpisodeContext, PlanStep
 
@@ -126,21 +124,6 @@ TASKS = [
 def make_env(config=CONFIG, tasks=TASKS, **kwargs):
     """An env over the server."""
     return ToolEnv(config, tasks, **kwargs)
-
-
-def message(*calls):
-    """An assistant message that makes these calls: (tool, arguments) each."""
-    made = [tool_call(f"c{k}", name, arguments) for k, (name, arguments) in enumerate(calls)]
-    return {"role": "assistant", "content": None, "tool_calls": made}
-
-
-def shown(episode):
-    """All that a model and a trainer see of an episode: no times."""
-    data = json.loads(episode.to_json())
-    for record in (data, *data["steps"], *(r for s in data["steps"] for r in s["results"])):
-        record.pop("duration_s", None)
-        record.pop("started_s", None)
-    return data
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 import pytest
 from say_env import all_closed
-from tape_server import CALLS, TASKS, make_env, message
+from tape_server import CALLS, TASKS, make_env
+from tool_messages import calling
 from tool_servers import http_server
 
 from aworld_gym.errors import ConfigError
@@ -11,8 +12,8 @@ from aworld_gym.rollout import rollout
 from aworld_gym.tape import Cache, attach
 from aworld_gym.toolchain import close_idle, loop, stats
 
-SUBMIT = message(("submit_answer", {"answer": "42"}))
-READ, LOOK, NOTE = message(("notes_so_far", {})), message(("look", {"name": "x"})), message(("note", {"text": "n"}))
+SUBMIT = calling(("submit_answer", {"answer": "42"}))
+READ, LOOK, NOTE = calling(("notes_so_far", {})), calling(("look", {"name": "x"})), calling(("note", {"text": "n"}))
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,7 @@ def played(env, *actions, **reset):
 
 
 def test_what_was_read_is_not_asked_again_in_this_run_or_a_later_one(tmp_path):
-    looking = ScriptedPolicy([LOOK, message(("roll", {})), SUBMIT])
+    looking = ScriptedPolicy([LOOK, calling(("roll", {})), SUBMIT])
     with Cache(tmp_path / "c") as cache:
         first = rollout(make_env, looking, episodes=6, group_size=2, concurrency=1, tape=cache)
         assert (cache.misses, cache.hits) == (CALLS["look"], 6 - CALLS["look"]) and CALLS["look"] <= 3
@@ -59,7 +60,7 @@ def test_a_change_makes_another_state_and_the_same_changes_the_same(tmp_path):
         ]  # fmt: skip
         assert CALLS["notes_so_far"] == 3
         assert played(env, READ, NOTE, READ, seed=0) == ["none", "1 notes", "n"] and CALLS["notes_so_far"] == 3
-        other = message(("note", {"text": "m"}))
+        other = calling(("note", {"text": "m"}))
         assert played(env, other, READ, seed=0) == ["1 notes", "m"] and CALLS["notes_so_far"] == 4
         env.close()
 
@@ -74,7 +75,7 @@ def test_other_tasks_have_other_workspaces(tmp_path):
 
 
 def test_reads_beside_a_change_are_neither_taken_nor_kept(tmp_path):
-    both = message(("notes_so_far", {}), ("note", {"text": "n"}), ("notes_so_far", {}))
+    both = calling(("notes_so_far", {}), ("note", {"text": "n"}), ("notes_so_far", {}))
     with Cache(tmp_path / "c") as cache:
         env = attach(make_env(), cache)
         played(env, both, seed=0)
@@ -84,7 +85,7 @@ def test_reads_beside_a_change_are_neither_taken_nor_kept(tmp_path):
 
 
 def test_failures_are_not_kept(tmp_path):
-    nothing = message(("look", {"name": "nothing"}))
+    nothing = calling(("look", {"name": "nothing"}))
     with Cache(tmp_path / "c") as cache:
         env = attach(make_env(), cache)
         played(env, nothing, nothing, LOOK, LOOK, seed=0)

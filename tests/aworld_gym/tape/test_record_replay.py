@@ -10,11 +10,13 @@ import gymnasium as gym
 import psutil
 import pytest
 import tape_server
+from episodes import without_times
 from gymnasium.wrappers import TransformReward
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from say_env import all_closed
-from tape_server import CALLS, CONFIG, STDIO, TASKS, make_env, message, shown
+from tape_server import CALLS, CONFIG, STDIO, TASKS, make_env
+from tool_messages import calling
 
 from aworld_gym import Limits, Task, tape
 from aworld_gym.env import ToolEnv
@@ -25,7 +27,7 @@ from aworld_gym.tape import Recorder, Replay, attach
 from aworld_gym.toolchain import stats
 from aworld_gym.types import Outcome
 
-SUBMIT = message(("submit_answer", {"answer": "42"}))
+SUBMIT = calling(("submit_answer", {"answer": "42"}))
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,7 @@ def test_a_replay_is_the_recording_and_asks_no_server(tmp_path):
     first = recorded(tmp_path / "t", episodes=12, group_size=3, concurrency=5)
     asked, opened = dict(CALLS), stats().connections_opened
     again = rollout(make_env, OraclePolicy(), episodes=12, group_size=3, concurrency=7, tape=Replay(tmp_path / "t"))
-    assert [shown(e) for e in again] == [shown(e) for e in first]
+    assert [without_times(e) for e in again] == [without_times(e) for e in first]
     assert asked["roll"] == 12 and dict(CALLS) == asked and stats().connections_opened == opened
     results = [step.results[0] for step in again[0].steps]
     assert results[1].content[1]["image_url"]["url"].endswith(tape_server.PIXEL)
@@ -73,7 +75,7 @@ def test_over_stdio_and_in_another_process(tmp_path):
     first = recorded(tmp_path / "t", env=lambda: make_env(STDIO), episodes=2)
     started = stats().processes_started
     again = rollout(lambda: make_env(STDIO), OraclePolicy(), episodes=2, tape=Replay(tmp_path / "t"))
-    assert [shown(e) for e in again] == [shown(e) for e in first]
+    assert [without_times(e) for e in again] == [without_times(e) for e in first]
     assert stats().processes_started == started
     assert not [p for p in psutil.Process().children(recursive=True) if "tape_server" in " ".join(p.cmdline())]
 
@@ -81,22 +83,24 @@ def test_over_stdio_and_in_another_process(tmp_path):
 def test_gaia_without_its_server(tmp_path):
     first = recorded(tmp_path / "t", RandomPolicy(), "AWorld/Gaia-v0", episodes=4, group_size=2)
     again = rollout("AWorld/Gaia-v0", RandomPolicy(), episodes=4, group_size=2, tape=Replay(tmp_path / "t"))
-    assert [shown(e) for e in again] == [shown(e) for e in first] and sum(len(e.steps) for e in again) > 8
+    assert [without_times(e) for e in again] == [without_times(e) for e in first] and sum(
+        len(e.steps) for e in again
+    ) > 8
 
 
 def test_a_timeout_comes_back_as_it_was_and_at_once(tmp_path):
     env = attach(make_env(limits={"call_timeout_s": 0.3}), Recorder(tmp_path / "t"))
-    first = played(env, message(("wait", {"seconds": 2})), SUBMIT, seed=0)
+    first = played(env, calling(("wait", {"seconds": 2})), SUBMIT, seed=0)
     env.close()
     env = attach(make_env(limits={"call_timeout_s": 0.3}), Replay(tmp_path / "t"))
-    again = played(env, message(("wait", {"seconds": 2})), SUBMIT, seed=0)
+    again = played(env, calling(("wait", {"seconds": 2})), SUBMIT, seed=0)
     env.close()
     assert [r.error for r in again] == ["tool_timeout", None] and again[0].text == first[0].text
     assert again[0].duration_s < 0.2
 
 
 def test_what_the_model_does_wrong_is_told_as_ever_and_is_no_call(tmp_path):
-    actions = [message(("lok", {})), message(("look", {"nam": 1})), message(("look", {"name": "x"})), SUBMIT]
+    actions = [calling(("lok", {})), calling(("look", {"nam": 1})), calling(("look", {"name": "x"})), SUBMIT]
     env = attach(make_env(), Recorder(tmp_path / "t"))
     first = played(env, *actions, seed=0)
     env.close()
@@ -110,16 +114,16 @@ def test_what_the_model_does_wrong_is_told_as_ever_and_is_no_call(tmp_path):
 
 def test_limits_of_the_replay_hold_not_those_of_the_recording(tmp_path):
     env = attach(make_env(limits={"max_result_chars": 10}), Recorder(tmp_path / "t"))
-    cut = played(env, message(("look", {"name": "x" * 40})), SUBMIT, seed=0)[0]
+    cut = played(env, calling(("look", {"name": "x" * 40})), SUBMIT, seed=0)[0]
     env.close()
     env = attach(make_env(), Replay(tmp_path / "t"))
-    whole = played(env, message(("look", {"name": "x" * 40})), SUBMIT, seed=0)[0]
+    whole = played(env, calling(("look", {"name": "x" * 40})), SUBMIT, seed=0)[0]
     env.close()
     assert cut.cut_chars > 0 and whole.text == "x" * 40 + ": 40"
 
 
 def test_calls_of_one_message_are_told_apart_whatever_ends_first(tmp_path):
-    both = message(("wait", {"seconds": 0.2}), ("look", {"name": "y"}), ("roll", {}), ("roll", {}))
+    both = calling(("wait", {"seconds": 0.2}), ("look", {"name": "y"}), ("roll", {}), ("roll", {}))
     env = attach(make_env(), Recorder(tmp_path / "t"))
     first = played(env, both, SUBMIT, seed=0)
     env.close()
@@ -135,16 +139,16 @@ def test_through_wrappers_of_others(tmp_path):
 
     first = recorded(tmp_path / "t", env=env, episodes=4, group_size=2)
     again = rollout(env, OraclePolicy(), episodes=4, group_size=2, concurrency=1, tape=Replay(tmp_path / "t"))
-    assert [shown(e) for e in again] == [shown(e) for e in first] and again[0].total_reward == 2.0
+    assert [without_times(e) for e in again] == [without_times(e) for e in first] and again[0].total_reward == 2.0
 
 
 def test_a_loop_of_ones_own_gets_recorded_episodes_in_their_order(tmp_path):
     with Recorder(tmp_path / "t") as recorder:
         env = attach(make_env(), recorder)
-        first = [played(env, message(("roll", {})), seed=3)[0].text for _ in range(3)]
+        first = [played(env, calling(("roll", {})), seed=3)[0].text for _ in range(3)]
         env.close()
     env = attach(make_env(), Replay(tmp_path / "t"))
-    assert [played(env, message(("roll", {})), seed=3)[0].text for _ in range(3)] == first
+    assert [played(env, calling(("roll", {})), seed=3)[0].text for _ in range(3)] == first
     env.close()
 
 
@@ -169,7 +173,7 @@ def test_a_loop_of_ones_own_gets_recorded_episodes_in_their_order(tmp_path):
 )
 def test_any_episode_comes_back(tmp_path, turns):
     place = tmp_path / str(len(list(tmp_path.iterdir())))
-    actions = [message(*calls) for calls in turns if calls]
+    actions = [calling(*calls) for calls in turns if calls]
     with Recorder(place) as recorder:
         env = attach(make_env(limits=Limits(max_invalid_turns=9)), recorder)
         first = played(env, *actions, seed=1)
@@ -187,9 +191,9 @@ def test_a_call_that_was_not_recorded_names_what_was(tmp_path):
     recorded(tmp_path / "t", items=[Item(0, 0, options={"task_id": "a"})])
     env = attach(make_env(), Replay(tmp_path / "t"))
     env.reset(options={"task_id": "a"})
-    env.step(message(("roll", {})))
+    env.step(calling(("roll", {})))
     with pytest.raises(ReplayError) as error:
-        env.step(message(("roll", {"sides": 20})))
+        env.step(calling(("roll", {"sides": 20})))
     said = str(error.value)
     assert "call 2 of task 'a': it.roll({\"sides\": 20}), after it.roll({})" in said
     assert "Recorded here: it.picture({})" in said and str(tmp_path / "t") in said
@@ -198,16 +202,16 @@ def test_a_call_that_was_not_recorded_names_what_was(tmp_path):
 
 def test_after_the_end_of_the_recording_the_nearest_call_is_named(tmp_path):
     env = attach(make_env(), Recorder(tmp_path / "t"))
-    played(env, message(("look", {"name": "alpha"})), seed=0)
+    played(env, calling(("look", {"name": "alpha"})), seed=0)
     env.close()
     env = attach(make_env(), Replay(tmp_path / "t"))
     with pytest.raises(ReplayError, match=r'ends before this call; its nearest is it\.look\({"name": "alpha"}\)'):
-        played(env, message(("look", {"name": "alpha"})), message(("look", {"name": "alphabet"})), seed=0)
+        played(env, calling(("look", {"name": "alpha"})), calling(("look", {"name": "alphabet"})), seed=0)
     env.close()
 
 
 def test_the_same_calls_in_another_order_are_not_the_same(tmp_path):
-    one, two = message(("note", {"text": "x"})), message(("notes_so_far", {}))
+    one, two = calling(("note", {"text": "x"})), calling(("notes_so_far", {}))
     env = attach(make_env(), Recorder(tmp_path / "t"))
     assert [r.text for r in played(env, two, one, seed=0)] == ["none", "1 notes"]
     env.close()
@@ -219,7 +223,7 @@ def test_the_same_calls_in_another_order_are_not_the_same(tmp_path):
 
 def test_a_rollout_ends_at_a_miss_and_says_where(tmp_path):
     recorded(tmp_path / "t", episodes=3)
-    other = ScriptedPolicy([message(("note", {"text": "new"})), SUBMIT])
+    other = ScriptedPolicy([calling(("note", {"text": "new"})), SUBMIT])
     with pytest.raises(ReplayError) as error:
         rollout(make_env, other, episodes=3, tape=Replay(tmp_path / "t"))
     assert "it.note" in str(error.value) and "the episode with seed" in error.value.__notes__[0]
@@ -267,12 +271,12 @@ def test_failures_are_replayed_with_their_retries(tmp_path):
     """A server that dies at the first attempt of some episodes: each attempt comes back as it was."""
 
     def script(transcript, info):
-        return message(("roll", {})) if transcript[-1]["role"] == "user" else SUBMIT
+        return calling(("roll", {})) if transcript[-1]["role"] == "user" else SUBMIT
 
     class Dying(ScriptedPolicy):
         def episode(self, *, seed, attempt, **more):
             dies = seed % 2 == 0 and attempt == 0
-            policy = ScriptedPolicy([message(("die", {}))]) if dies else ScriptedPolicy(script)
+            policy = ScriptedPolicy([calling(("die", {}))]) if dies else ScriptedPolicy(script)
             return policy.episode(seed=seed, attempt=attempt, **more)
 
     def env():
@@ -281,7 +285,7 @@ def test_failures_are_replayed_with_their_retries(tmp_path):
     first = recorded(tmp_path / "t", Dying(script, name="dying"), env, episodes=4)
     again = rollout(env, Dying(script, name="dying"), episodes=4, tape=Replay(tmp_path / "t"))
     assert [e.outcome for e in first].count(Outcome.INFRA_FAILURE) == 2 and len(first) == 6
-    assert [shown(e) for e in again] == [shown(e) for e in first]
+    assert [without_times(e) for e in again] == [without_times(e) for e in first]
 
 
 def test_a_server_that_does_not_start_does_not_in_the_replay(tmp_path):
@@ -350,10 +354,10 @@ def test_a_closed_recorder_records_nothing_in_silence(tmp_path):
     recorder = Recorder(tmp_path / "t")
     env = attach(make_env(), recorder)
     env.reset(seed=0)
-    env.step(message(("roll", {})))
+    env.step(calling(("roll", {})))
     recorder.close()
     with pytest.raises(ConfigError, match="was closed while an env still used it"):
-        env.step(message(("roll", {})))
+        env.step(calling(("roll", {})))
     env.close()
 
 
@@ -361,19 +365,19 @@ def test_copies_go_on_beside_the_original(tmp_path):
     env = attach(make_env(), Recorder(tmp_path / "t"))
     copies = [copy.deepcopy(env), pickle.loads(pickle.dumps(env))]
     for one in (env, *copies):
-        played(one, message(("roll", {})), seed=0)
+        played(one, calling(("roll", {})), seed=0)
         one.close()
     assert len(Replay(tmp_path / "t")) == 3 and len(list((tmp_path / "t").iterdir())) == 3
     replaying = pickle.loads(pickle.dumps(attach(make_env(), Replay(tmp_path / "t"))))
-    assert played(replaying, message(("roll", {})), seed=0)[0].error is None
+    assert played(replaying, calling(("roll", {})), seed=0)[0].error is None
     replaying.close()
 
 
 def test_detached_it_asks_its_servers_again(tmp_path):
     env = attach(make_env(), Recorder(tmp_path / "t"))
-    played(env, message(("roll", {})), seed=0)
+    played(env, calling(("roll", {})), seed=0)
     attach(env, None)
-    played(env, message(("look", {"name": "live"})), seed=0)
+    played(env, calling(("look", {"name": "live"})), seed=0)
     assert CALLS["look"] == 1 and len(Replay(tmp_path / "t")) == 1
     env.close()
     assert isinstance(env, ToolEnv) and Path(tmp_path / "t").is_dir() and tape.PLAYING.get() is None

@@ -8,7 +8,8 @@ from pathlib import Path
 import gaia_tools
 import numpy as np
 import pytest
-from gaia_cheats import SECRET, calling
+from gaia_cheats import SECRET
+from tool_messages import calling
 
 from aworld_gym.policies.random_calls import random_arguments
 from envs.gaia import distractors, tools

@@ -4,10 +4,11 @@ import itertools
 
 import gaia_tools
 import pytest
-from gaia_cheats import ITEMS, NUMBER, SECRET, TASKS, Source, calling, saying
+from gaia_cheats import ITEMS, NUMBER, SECRET, TASKS, Source, saying
 from gymnasium.error import ResetNeeded
 from hypothesis import given
 from hypothesis import strategies as st
+from tool_messages import calling
 
 from aworld_gym.errors import ActionError
 from envs.gaia import scorers

@@ -9,6 +9,7 @@ import gymnasium as gym
 import pandas
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from tool_messages import call
 
 import aworld_gym  # noqa: F401
 from aworld_gym.errors import ConfigError, MissingDependencyError, UnknownTaskError
@@ -52,11 +53,6 @@ def gaia(tmp_path):
     (root / "2023/validation/aaaa-1.csv").write_bytes(b"boat,crew\nAda,3\nBo,4\n")
     (root / "2023/test/note.txt").write_bytes(b"hello")
     return root
-
-
-def call(name, **arguments):
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
 def test_an_episode_of_the_real_data_set(gaia):

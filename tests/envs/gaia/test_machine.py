@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import os
 import signal
 import sqlite3
@@ -13,17 +12,13 @@ import gymnasium as gym
 import psutil
 import pytest
 from gaia_tools import served
+from tool_messages import call
 
 import aworld_gym  # noqa: F401
 from envs.gaia.machine import MachineFault, machine_fault
 from envs.gaia.tools import databases
 
 SLOW = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
-
-
-def call(name, **arguments):
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
 def broken(number):

@@ -1,7 +1,6 @@
 """The mini tasks: rebuilt from their ids, the same everywhere, solvable only the long way, split by vocabulary."""
 
 import csv
-import json
 import os
 import random
 import re
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tool_messages import call
 
 from aworld_gym.errors import ConfigError, UnknownTaskError
 from aworld_gym.tasks import TaskSource
@@ -31,11 +31,6 @@ VOCABULARIES = [
 def draw(split: str, world: str, count: int) -> list[mini.MiniTask]:
     source = mini.MiniTasks(split, world=world)
     return [source.sample(np.random.default_rng(seed)) for seed in range(count)]
-
-
-def call(name: str, **arguments) -> dict:
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
 
 @given(

@@ -9,6 +9,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 from interop_servers import EVERYTHING, FILES, TIME, config
+from tool_messages import call
 
 import aworld_gym  # noqa: F401
 from aworld_gym.errors import ConfigError, UnknownTaskError
@@ -31,11 +32,6 @@ PLAN = [
 
 def say(text):
     return {"role": "assistant", "content": text}
-
-
-def call(name, **arguments):
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
 
 
 def made(**kwargs):
