@@ -112,6 +112,8 @@ class SampledLogprobs:
     ``generate`` feeds each sampled id back in the next forward pass, so at that pass the logits of the one before
     are known to have given it: one step of logits is held, never the sequence's. What is read is the policy's own
     distribution at the trainer's temperature, before top-k, top-p or penalties: the one that the loss scores.
+    Passes beyond the last id are no harm: where weights are spread over processes (ZeRO-3, FSDP), all of them go on
+    until the last is done.
 
     Args:
         model: the model that generates, unwrapped.
@@ -123,6 +125,7 @@ class SampledLogprobs:
         self._on, self._temperature = on, temperature or 1.0
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._logits: Any = None
+        self._fed: list[Any] = []
         self._steps: list[Any] = []
         self._hook: Any = None
 
@@ -138,6 +141,7 @@ class SampledLogprobs:
     def _saw(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is not None and ids.size(1) == 1 and self._logits is not None:
+            self._fed.append(ids[:, -1])
             self._steps.append(self._of(ids[:, -1]))
         self._logits = output.logits[:, -1]
 
@@ -148,13 +152,18 @@ class SampledLogprobs:
 
     def logprobs(self, ids: Any) -> list[list[float]] | None:
         """Aligned with the sampled ids (one list a row); None where generation did not go one id at a time."""
-        if not self._on or self._logits is None:
+        if not self._on or self._logits is None or self._logits.size(0) != len(ids):
             return None
         longest = max(map(len, ids))
-        if len(self._steps) != longest - 1 or self._logits.size(0) != len(ids):
+        fed, steps = self._fed[:longest], self._steps[:longest]
+        if len(steps) == longest - 1:  # the last id was not fed back
+            fed.append(torch.tensor([row[-1] for row in ids], device=self._logits.device))
+            steps.append(self._of(fed[-1]))
+        if len(steps) < longest:
             return None
-        last = torch.tensor([row[-1] for row in ids], device=self._logits.device)
-        table = torch.stack([*self._steps, self._of(last)], dim=1).tolist()
+        seen, table = torch.stack(fed, dim=1).tolist(), torch.stack(steps, dim=1).tolist()
+        if any(list(row) != seen[k][: len(row)] for k, row in enumerate(ids)):
+            return None
         return [table[k][: len(row)] for k, row in enumerate(ids)]
 
 
