@@ -7,6 +7,7 @@ things a model does, so they are inside the action space and answered by the env
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from gymnasium.spaces import Space
 from aworld_gym.types import Message
 
 ROLES = ("system", "user", "assistant", "tool")
+_WIDEST = 2**62
+"""Numbers are drawn from no wider range than this."""
 _WORDS = ("table", "north", "seven", "open", "query", "ünïcode", "42", "-1.5", "yes")
 
 
@@ -178,14 +181,16 @@ def why_not_a_message(x: Any, roles: Sequence[str] = ROLES) -> str | None:
     return None
 
 
-def sample_json(schema: Mapping[str, Any], rng: Any, depth: int = 0) -> Any:
+def sample_json(schema: Mapping[str, Any] | bool, rng: Any, depth: int = 0) -> Any:
     """A random value that roughly fits a JSON schema: enough for random policies, not a validator.
 
     Args:
-        schema: the JSON schema; unknown keywords are ignored.
+        schema: the JSON schema (``True``, in a schema's parts, takes anything); unknown keywords are ignored.
         rng: a ``numpy.random.Generator``.
         depth: how deep the value stands; below six levels optional parts are left out.
     """
+    if isinstance(schema, bool):
+        schema = {}
     if "const" in schema:
         return schema["const"]
     if schema.get("enum"):
@@ -205,15 +210,24 @@ def sample_json(schema: Mapping[str, Any], rng: Any, depth: int = 0) -> Any:
         }
     if kind == "array":
         size = int(schema.get("minItems", 0)) + int(rng.integers(0, 3)) * (depth < 6)
-        return [sample_json(schema.get("items") or {}, rng, depth + 1) for _ in range(size)]
+        return [sample_json(schema.get("items", {}), rng, depth + 1) for _ in range(size)]
     if kind == "integer":
-        low = int(schema.get("minimum", 0))
-        return int(rng.integers(low, int(schema.get("maximum", low + 100)) + 1))
+        low, high = _bounds(schema)
+        # Servers in other languages give the bounds of their types, which may be wider than NumPy's.
+        return math.ceil(low) + int(rng.integers(0, min(max(math.floor(high) - math.ceil(low), 0), _WIDEST) + 1))
     if kind == "number":
-        least = float(schema.get("minimum", 0.0))
-        return float(rng.uniform(least, float(schema.get("maximum", least + 100.0))))
+        low, high = _bounds(schema)
+        return float(low + rng.random() * min(high - low, float(_WIDEST)))
     if kind == "boolean":
         return bool(rng.integers(2))
     if kind == "null":
         return None
     return str(rng.choice(_WORDS))
+
+
+def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
+    """Between which numbers a schema's number lies; 100 apart where it does not say."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is None:
+        low = 0 if high is None else min(0, high - 100)
+    return low, low + 100 if high is None else high

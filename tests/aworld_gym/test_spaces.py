@@ -57,6 +57,26 @@ def test_a_recursive_schema_ends():
         json.dumps(sample_json(node, np.random.default_rng(seed)))
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "maximum": -1},
+        {"type": "integer", "minimum": 0, "maximum": 2**64 - 1},  # an unsigned integer of 64 bits
+        {"type": "integer", "minimum": 10**30},
+        {"type": "integer", "minimum": 0.5, "maximum": 1.5},
+        {"type": "number", "maximum": -5},
+        {"type": "number", "minimum": -1.7e308, "maximum": 1.7e308},
+        {"type": "object", "properties": {"x": True}, "required": ["x"]},  # Rust's "any value"
+        {"type": "array", "items": True, "minItems": 1},
+        {"anyOf": [True]},
+    ],
+    ids=str,
+)
+def test_numbers_of_any_range_and_parts_of_any_kind_are_drawn(schema):
+    for seed in range(20):
+        jsonschema.validate(sample_json(schema, np.random.default_rng(seed)), schema)
+
+
 def test_offered_tools_do_not_change_the_space():
     plain, offered = AssistantMessage(), AssistantMessage()
     offered.offer([TOOL])
