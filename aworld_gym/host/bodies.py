@@ -25,38 +25,75 @@ class TooSlow(Exception):
     """A request's body did not arrive in time."""
 
 
-async def read(receive: Receive, headers: Mapping[str, str], limit: int, patience_s: float) -> bytes | None:
-    """A request's body; None if its sender left before its end.
+class Gone(Exception):
+    """A request's sender left before its body was whole."""
+
+
+class Body:
+    """A request's body, as it comes.
 
     Args:
         receive: of the request.
         headers: of the request.
         limit: bytes.
-        patience_s: seconds for the body, beside what its bytes take at :data:`SLOWEST`.
+        patience_s: seconds that are waited for all of it, beside what its bytes take at :data:`SLOWEST`.
+
+    Raises:
+        TooLarge: it is said to be longer than ``limit``.
+    """
+
+    def __init__(self, receive: Receive, headers: Mapping[str, str], limit: int, patience_s: float):
+        declared = headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > limit:
+            raise TooLarge
+        self._receive, self._room, self._patience_s, self._left_s = receive, limit, patience_s, patience_s
+        self._over = False
+
+    async def piece(self) -> bytes:
+        """What came since the last piece; empty at the end.
+
+        Raises:
+            TooLarge: it is longer than was allowed.
+            TooSlow: it did not come in time. What its taker does between two pieces does not count.
+            Gone: its sender left.
+        """
+        while not self._over:
+            began = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(self._left_s):
+                    message = await self._receive()
+            except TimeoutError:
+                text = (
+                    f"the body did not arrive within {self._patience_s:g} s, and at {SLOWEST} bytes a second at least"
+                )
+                raise TooSlow(text) from None
+            if message["type"] != "http.request":
+                raise Gone
+            piece: bytes = message.get("body", b"")
+            self._over = not message.get("more_body", False)
+            self._room -= len(piece)
+            if self._room < 0:
+                raise TooLarge
+            self._left_s += len(piece) / SLOWEST - (asyncio.get_running_loop().time() - began)
+            if piece:
+                return piece
+        return b""
+
+
+async def read(receive: Receive, headers: Mapping[str, str], limit: int, patience_s: float) -> bytes | None:
+    """A request's whole body; None if its sender left before its end. Arguments as for :class:`Body`.
 
     Raises:
         TooLarge: it is longer than ``limit`` bytes; no more than that was kept.
         TooSlow: it did not come in time.
     """
-    declared = headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
-        raise TooLarge
-    parts, size, began = [], 0, asyncio.get_running_loop().time()
-    while True:
-        try:
-            async with asyncio.timeout_at(began + patience_s + size / SLOWEST):
-                message = await receive()
-        except TimeoutError:
-            text = f"the body did not arrive within {patience_s:g} s, and at {SLOWEST} bytes a second at least"
-            raise TooSlow(text) from None
-        if message["type"] != "http.request":
-            return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise TooLarge
-        if not message.get("more_body", False):
-            return b"".join(parts)
+    body, parts = Body(receive, headers, limit, patience_s), []
+    try:
+        while piece := await body.piece():
+            parts.append(piece)
+    except Gone:
+        return None
+    return b"".join(parts)
 
 
 async def gone(receive: Receive) -> None:

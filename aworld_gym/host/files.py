@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
+import itertools
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,10 +16,10 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aworld_gym.host.bodies import TooLarge, TooSlow, read, reply
+from aworld_gym.host.bodies import Body, Gone, TooLarge, TooSlow, reply
 from aworld_gym.host.endpoint import SESSION_HEADER
 from aworld_gym.host.metrics import HostMetrics
-from aworld_gym.host.sessions import Sessions
+from aworld_gym.host.sessions import Session, Sessions
 from aworld_gym.host.settings import HostSettings
 from aworld_gym.toolchain import threads
 from aworld_gym.toolchain.hosted import FILES_PATH
@@ -23,7 +27,8 @@ from aworld_gym.toolchain.hosted import FILES_PATH
 MAX_PATH_CHARS = 1024
 MAX_DEPTH = 16
 PIECE_BYTES = 1 << 18
-"""Of a file that is sent, in memory at once."""
+"""Of a file that is sent or comes, in memory at once."""
+_numbers = itertools.count()
 
 
 class Files:
@@ -61,24 +66,51 @@ class Files:
                 limit = self._settings.max_file_bytes
                 found = await threads.files.run(_opened, session.tools.workspace, parts, limit)
                 return _no(404, "no such file") if found is None else _Download(found)
+            # a task of its own, which ends with the session: its workspace may be the next one's
+            upload = asyncio.create_task(self._taken(session, parts, receive, headers))
+            session.uploads.add(upload)
+            upload.add_done_callback(session.uploads.discard)
+            try:
+                await asyncio.wait((upload,))
+            finally:
+                upload.cancel()
+            return _no(404, "the session has ended") if upload.cancelled() else upload.result()
+
+    async def _taken(self, session: Session, parts: list[str], receive: Receive, headers: Headers) -> Response | None:
+        """Take a file as it comes, no more of it in memory than a piece; None if its sender left."""
+        arriving = Arriving(session.tools.workspace, parts)
+        size, whole = 0, False
+        try:
             limit = min(self._settings.max_file_bytes, self._settings.max_workspace_bytes - session.uploaded)
-            try:
-                body = await read(receive, headers, limit, self._settings.body_timeout_s)
-            except TooLarge:
-                return self._too_large()
-            except TooSlow as late:
-                return reply({"error": str(late)}, 408, {"connection": "close"})
-            if body is None:
-                return None
-            if session.uploaded + len(body) > self._settings.max_workspace_bytes:  # others came meanwhile
-                return self._too_large()
-            session.uploaded += len(body)
-            try:
-                await threads.files.run(_write, session.tools.workspace, parts, body)
-            except OSError as error:
-                return _no(409, f"the file cannot be written: {error.strerror}")
-            self._metrics.uploaded.inc(len(body))
-            return Response(status_code=204)
+            body = Body(receive, headers, limit, self._settings.body_timeout_s)
+            held: list[bytes] = []
+            in_memory = 0
+            while piece := await body.piece():
+                if session.uploaded + len(piece) > self._settings.max_workspace_bytes:  # others come meanwhile
+                    raise TooLarge
+                session.uploaded += len(piece)
+                size += len(piece)
+                held.append(piece)
+                in_memory += len(piece)
+                if in_memory >= PIECE_BYTES:
+                    await threads.files.run_through(arriving.write, held)
+                    held, in_memory = [], 0
+            await threads.files.run_through(arriving.finish, held)
+            whole = True
+        except TooLarge:
+            return self._too_large()
+        except TooSlow as late:
+            return reply({"error": str(late)}, 408, {"connection": "close"})
+        except Gone:
+            return None
+        except OSError as error:
+            return _no(409, f"the file cannot be written: {error.strerror}")
+        finally:
+            if not whole:
+                session.uploaded -= size
+                await threads.files.run_through(arriving.abandon)
+        self._metrics.uploaded.inc(size)
+        return Response(status_code=204)
 
     def _too_large(self) -> Response:
         size, all_files = self._settings.max_file_bytes, self._settings.max_workspace_bytes
@@ -109,50 +141,87 @@ def _no(status: int, reason: str) -> Response:
     return reply({"error": reason}, status)
 
 
-def _write(workspace: Path, parts: list[str], content: bytes) -> None:
-    """Write a file. No symbolic link is followed, and no pipe is waited for: tools may have put some there.
+class Arriving:
+    """A file that comes piece by piece, and gets its name when it is whole. All methods block: they are for a thread.
 
-    Raises:
-        OSError: it cannot be written.
+    Until then it stands beside the workspace, on the same disk, where no tool sees a part of it and takes that for the
+    file. No symbolic link is followed, and no pipe is waited for: tools may have put some there.
+
+    Args:
+        workspace: the session's.
+        parts: of the path within it, none of them empty or dots.
     """
-    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parts[:-1]:
-            try:
-                os.mkdir(part, dir_fd=folder)
-            except FileExistsError:
-                pass
-            folder = _enter(folder, part)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
-        with open(os.open(parts[-1], flags, 0o644, dir_fd=folder), "wb") as out:
-            if not stat.S_ISREG(os.fstat(out.fileno()).st_mode):
-                raise OSError(errno.EEXIST, "something else than a file has this name")
-            try:
-                out.write(content)
-                out.flush()
-            except OSError:  # a part of it would be taken for the file, and keeps a full disk full
-                os.unlink(parts[-1], dir_fd=folder)
-                raise
-    finally:
-        os.close(folder)
+
+    def __init__(self, workspace: Path, parts: Sequence[str]):
+        self._workspace, self._folders, self._name = workspace, parts[:-1], parts[-1]
+        self._part = workspace.with_name(f".arriving-{next(_numbers)}")
+        self._out: BinaryIO | None = None
+
+    def write(self, pieces: Iterable[bytes]) -> None:
+        """Add what came.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._out is None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            self._out = open(os.open(self._part, flags, 0o644), "wb", buffering=0)
+        for piece in pieces:
+            left = memoryview(piece)
+            while left:
+                left = left[self._out.write(left) :]
+
+    def finish(self, pieces: Iterable[bytes]) -> None:
+        """Add the rest, and put the file in its place, whatever file was there.
+
+        Raises:
+            OSError: it cannot be written, or something else than a file has its name.
+        """
+        self.write(pieces)
+        assert self._out is not None
+        self._out.close()
+        folder = _workspace(self._workspace)
+        try:
+            for part in self._folders:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+                folder = _enter(folder, part)
+            with contextlib.suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.stat(self._name, dir_fd=folder, follow_symlinks=False).st_mode):
+                    raise OSError(errno.EEXIST, "something else than a file has this name")
+            os.rename(self._part, self._name, dst_dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def abandon(self) -> None:
+        """Leave nothing of it."""
+        if self._out is not None:
+            self._out.close()
+            self._part.unlink(missing_ok=True)
 
 
 def _opened(workspace: Path, parts: list[str], limit: int) -> BinaryIO | None:
     """A regular file, to be read and closed; None where there is none, or it is larger than ``limit``."""
-    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for part in parts[:-1]:
-            folder = _enter(folder, part)
-        file = open(os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+        folder = _workspace(workspace)
+        try:
+            for part in parts[:-1]:
+                folder = _enter(folder, part)
+            file = open(os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+        finally:
+            os.close(folder)
     except OSError:
         return None
-    finally:
-        os.close(folder)
     state = os.fstat(file.fileno())
     if stat.S_ISREG(state.st_mode) and state.st_size <= limit:
         return file
     file.close()
     return None
+
+
+def _workspace(path: Path) -> int:
+    """The descriptor of a workspace; a program that runs as this user may have put a link in its place."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
 
 
 def _enter(folder: int, name: str) -> int:

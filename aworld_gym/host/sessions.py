@@ -65,7 +65,9 @@ class Session:
     left_at: float | None = None
     """When the last of them broke."""
     uploaded: int = 0
-    """Bytes of files taken."""
+    """Bytes of files taken, those that are just coming included."""
+    uploads: set[asyncio.Task[Any]] = field(default_factory=set)
+    """Files that are just coming."""
     turns: asyncio.Semaphore = field(default_factory=asyncio.Semaphore)
     """For calls that may run now."""
     calls: dict[Any, asyncio.Task[Any]] = field(default_factory=dict)
@@ -273,6 +275,10 @@ class Sessions:
             await self.forget(session)
         finally:
             try:
+                if session.uploads:  # nothing of this session may get into a workspace that another has next
+                    for upload in session.uploads:
+                        upload.cancel()
+                    await asyncio.wait(list(session.uploads))
                 await session.tools.aclose()
             except AWorldGymError as error:
                 logger.warning("a session did not close well: %s", describe(error))

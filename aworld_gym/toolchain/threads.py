@@ -61,6 +61,20 @@ class Threads:
             self._spawn()
         return await future
 
+    async def run_through(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """The same for what must not run on alone: a cancelled caller leaves when ``fn`` has ended."""
+        work = asyncio.ensure_future(self.run(fn, *args, **kwargs))
+        cancelled: asyncio.CancelledError | None = None
+        while not work.done():
+            try:
+                await asyncio.wait((work,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None:
+            work.exception()  # seen
+            raise cancelled
+        return work.result()
+
     def _spawn(self) -> None:
         try:
             threading.Thread(target=self._work, name=self._name, daemon=True).start()
@@ -121,4 +135,4 @@ tools = Threads()
 factories = Threads(1, "aworld-gym-factory")
 """For server factories and imports: off the loop, yet one at a time, so that they need no locks."""
 files = Threads(4, "aworld-gym-files")
-"""For deleting workspaces."""
+"""For what goes to disk: files of a workspace, and its end."""

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from hosts import host_here, session_at
 
-from aworld_gym.host import bodies, connections, exchange, files
+from aworld_gym.host import bodies, connections, exchange
 from aworld_gym.toolchain import loop, messages, workspace
 
 
@@ -169,19 +169,6 @@ def test_a_host_takes_the_descriptors_that_it_may_have(monkeypatch):
     now.append((resource.RLIM_INFINITY,) * 2)
     connections.more_descriptors()
     assert now[-1] == (resource.RLIM_INFINITY,) * 2
-
-
-def test_nothing_is_left_of_a_file_that_does_not_fit(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            files._write(tmp_path, ["deep", "file"], b"x" * 2000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert list((tmp_path / "deep").iterdir()) == []
-    files._write(tmp_path, ["deep", "file"], b"x" * 2000)
-    assert (tmp_path / "deep/file").stat().st_size == 2000
 
 
 def test_a_disk_without_room_is_an_infrastructure_failure(monkeypatch, tmp_path):

@@ -54,6 +54,33 @@ async def test_a_cancelled_call_is_abandoned_at_once():
 
 
 @on_loop
+async def test_a_cancelled_caller_can_wait_for_what_must_not_run_on_alone():
+    release, ended = threading.Event(), []
+
+    def work(fails):
+        release.wait(30)
+        ended.append(fails)
+        if fails:
+            raise OSError("seen by nobody")
+
+    for fails in (False, True):
+        release.clear()
+        task = asyncio.create_task(threads.tools.run_through(work, fails))
+        for _ in range(2):  # however often it is cancelled
+            await asyncio.sleep(0.05)
+            task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done() and fails not in ended
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert fails in ended
+    assert await threads.tools.run_through(len, "abc") == 3
+    with pytest.raises(OSError, match="seen"):
+        await threads.tools.run_through(work, True)
+
+
+@on_loop
 async def test_results_exceptions_and_context_pass():
     variable = contextvars.ContextVar("variable", default=0)
     variable.set(7)
