@@ -109,6 +109,12 @@ def trainer_stop_ids(trainer: Any) -> list[int]:
     return [int(i) for i in trainer.eos_token_ids]
 
 
+def needs_logprobs(trainer: Any) -> bool:
+    """Must a batch have log-probabilities, be they NaN? vLLM's are corrected; and processes must not differ in this."""
+    several = trainer.accelerator.num_processes > 1 and not trainer.use_transformers_continuous_batching
+    return bool(trainer.use_vllm or several)
+
+
 def score(trainer: Any, output: dict[str, Any], rows: int) -> Any:
     """The trainer's log-probabilities (rows, T) of the first rows of a scored batch, with the current weights."""
     import torch

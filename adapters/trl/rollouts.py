@@ -100,7 +100,8 @@ class EnvRollouts:
             room="the model, or the engine, holds no more",
         )
         # TRL needs at least one id in every prompt and completion; the filler is never trained on.
-        out = _columns(played, filler=min(codec.stop_ids), mask_truncated=trainer.mask_truncated_completions)
+        cut, needed = trainer.mask_truncated_completions, _private.needs_logprobs(trainer)
+        out = _columns(played, filler=min(codec.stop_ids), mask_truncated=cut, logprobs_needed=needed)
         return out | {"env_metrics": metrics}
 
     def close(self) -> None:
@@ -124,7 +125,9 @@ def env_reward(
     return [reward if valid else None for reward, valid in zip(env_reward, env_valid, strict=True)]
 
 
-def _columns(played: Sequence[TokenEpisode], *, filler: int, mask_truncated: bool) -> dict[str, Any]:
+def _columns(
+    played: Sequence[TokenEpisode], *, filler: int, mask_truncated: bool, logprobs_needed: bool
+) -> dict[str, Any]:
     rows = [TrainedRow.of(one, filler=filler) for one in played]
     out: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
     for one, row in zip(played, rows, strict=True):
@@ -136,7 +139,7 @@ def _columns(played: Sequence[TokenEpisode], *, filler: int, mask_truncated: boo
         # Where the engine could not say, NaN: TRL then corrects nothing.
         out["logprobs"].append(list(row.logprobs or [math.nan if bit else 0.0 for bit in row.mask]))
     trained = [row for row in rows if row.turns]
-    if trained and all(row.logprobs is None for row in trained):
+    if trained and all(row.logprobs is None for row in trained) and not logprobs_needed:
         out["logprobs"] = None
     return out | {
         "env_reward": [one.episode.total_reward for one in played],

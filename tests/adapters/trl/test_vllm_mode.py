@@ -20,6 +20,8 @@ class Engine:
     """Holds its own copy of the weights, as an engine does."""
 
     synchronises = True
+    unknown = staticmethod(lambda row, place: row == place == 0)
+    """Ids whose log-probability the engine reports as None, as vLLM does for a NaN."""
     made = []
 
     def __init__(self, model, max_completion_length, generation_kwargs, temperature, **options):
@@ -44,8 +46,10 @@ class Engine:
             max_new_tokens=self.max_completion_length,
         )
         sampled = sampler(prompts)
-        logprobs = [[[x] for x in row] for _, row in sampled]
-        logprobs[0][0] = [None]  # as vLLM reports a NaN
+        logprobs = [
+            [[None if self.unknown(k, place) else x] for place, x in enumerate(row)]
+            for k, (_, row) in enumerate(sampled)
+        ]
         return prompts, [ids for ids, _ in sampled], logprobs, None
 
 
@@ -75,6 +79,18 @@ def test_training_on_an_engines_samples(taught, tmp_path, small, probe, engine, 
         known = ~tensors["sampling_per_token_logps"].isnan()
         trained = (tensors["completion_mask"] * tensors["tool_mask"]).bool()
         assert torch.equal(trained & known, trained & (tensors["sampling_per_token_logps"] < 0))
+
+
+@pytest.mark.parametrize("correction", [True, False])
+def test_an_engine_without_one_log_probability(taught, tmp_path, small, probe, engine, monkeypatch, correction):
+    """Nothing is corrected then. It was the end of the training: TRL corrects by numbers, or not at all."""
+    monkeypatch.setattr(engine, "unknown", staticmethod(lambda row, place: place == 0))
+    small |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_importance_sampling_correction": correction}
+    result = trl.train(ENV_ID, model=str(taught), output_dir=tmp_path, config=small)
+    assert [m["step"] for m in result.metrics if "loss" in m] == [1, 2] and probe().alarm.warnings == 0
+    for _, tensors in probe().scored:
+        trained = (tensors["completion_mask"] * tensors["tool_mask"]).bool()
+        assert tensors["sampling_per_token_logps"][trained].isnan().all()
 
 
 def test_an_engine_that_keeps_its_old_weights_is_noticed(taught, tmp_path, small, probe, engine, monkeypatch, caplog):
