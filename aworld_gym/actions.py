@@ -59,10 +59,11 @@ def _why_not_recordable(action: Message) -> str | None:
         return f"expected parse_errors to be a list of dicts with a type, got {str(problems)[:80]!r}"
     given = [c["function"]["arguments"] for c in action.get("tool_calls") or () if "arguments" in c["function"]]
     extra = {key: value for key, value in action.items() if key not in _KNOWN_KEYS}
+    parts = None if isinstance(action.get("content"), str) else action.get("content")  # a text needs no look
     try:
-        json.dumps([[a for a in given if isinstance(a, Mapping)], extra], sort_keys=True, allow_nan=False)
+        json.dumps([[a for a in given if isinstance(a, Mapping)], parts, extra], sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        return f"expected arguments and extra keys to be JSON values, got something else ({error})"
+        return f"expected content, arguments and extra keys to be JSON values, got something else ({error})"
     return None
 
 

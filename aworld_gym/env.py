@@ -214,6 +214,8 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             raise ConfigError(f"unknown reset option {unknown!r}; known are 'task_id' and 'components'.{hint}")
         if not isinstance(components, Mapping):
             raise ConfigError(f"components map names to texts, got {type(components).__name__}")
+        if not isinstance(task_id, str | None):  # else a source's own TypeError would pass for infrastructure
+            raise ConfigError(f"the option task_id is a text, got {type(task_id).__name__}: {task_id!r:.80}")
         await self._end_run()
         rng = self.np_random  # made here, so that it is seeded even where the task is named
         with boundary("env_failed"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from aworld_gym.errors import ConfigError, UnknownTaskError, did_you_mean
-from aworld_gym.types import Score, Task
+from aworld_gym.types import PlanStep, Score, Task
 
 if TYPE_CHECKING:
     from aworld_gym.records import from_records as from_records
@@ -106,9 +106,15 @@ def task_source(tasks: Any) -> TaskSource:
             f"a mapping of the arguments of from_records, got {type(tasks).__name__}"
         )
     try:
-        return TaskList([task if isinstance(task, Task) else Task(**task) for task in tasks])
+        return TaskList([task if isinstance(task, Task) else _of_fields(task) for task in tasks])
     except TypeError as error:
         raise ConfigError(f"each task needs 'id' and 'prompt', and may have other fields of Task: {error}") from error
+
+
+def _of_fields(fields: Mapping[str, Any]) -> Task:
+    """The task of these fields, as JSON has them: the steps of its plan may be mappings."""
+    steps = [PlanStep(**step) if isinstance(step, Mapping) else step for step in fields.get("plan") or ()]
+    return Task(**{**fields, "plan": tuple(steps)})
 
 
 def _described(arguments: Mapping[str, Any]) -> TaskSource:

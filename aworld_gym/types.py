@@ -142,6 +142,14 @@ class Task:
     """The oracle's tool calls in order, the submission included; empty where no oracle exists."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, value in (("id", self.id), ("prompt", self.prompt)):
+            if not isinstance(value, str):
+                raise ConfigError(f"a task's {name} is a text, got {type(value).__name__}: {value!r:.80}")
+        for step in self.plan:
+            if not isinstance(step, PlanStep):
+                raise ConfigError(f"the plan of task {self.id!r} is made of PlanStep, got {step!r:.80}")
+
 
 @dataclass(frozen=True)
 class Score:

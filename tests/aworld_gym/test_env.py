@@ -83,6 +83,14 @@ def test_close_is_idempotent_and_an_env_may_be_reset_after_it(env):
     assert env.reset(seed=0)[1]["tools"]
 
 
+def test_tasks_of_plain_fields_have_their_plans(make):
+    fields = json.loads(
+        '{"id": "a", "prompt": "?", "plan": [{"tool": "add", "arguments": {"a": 1}, "shows": ["2"]}]}'
+    )
+    (step,) = make(tasks=[fields]).tasks.get("a").plan
+    assert (step.tool, step.arguments) == ("add", {"a": 1})
+
+
 # ---- reset -----------------------------------------------------------------------------------------------------
 
 
@@ -109,6 +117,8 @@ def test_components_override_texts_for_one_episode(make):
     ("options", "error", "message"),
     [
         ({"task_id": "onr"}, UnknownTaskError, "unknown task id 'onr'.*Did you mean 'one'"),
+        ({"task_id": 5}, ConfigError, "the option task_id is a text, got int: 5"),
+        ({"task_id": ["one"]}, ConfigError, "the option task_id is a text, got list"),
         ({"taks_id": "one"}, ConfigError, "unknown reset option 'taks_id'.*Did you mean 'task_id'"),
         ({"components": {"tool:ad.description": "x"}}, ConfigError, "Did you mean 'tool:add.description'"),
         ({"components": {"system_prompt": 3}}, ConfigError, "must be a string, got int"),
@@ -131,6 +141,10 @@ def test_bad_options_name_the_fix(make, options, error, message):
         ({"tasks": "tasks.json"}, "there is no file .tasks.json."),
         ({"tasks": 3}, "tasks must be a TaskSource"),
         ({"tasks": [{"prompt": "x"}]}, "each task needs 'id' and 'prompt'"),
+        ({"tasks": [{"id": 1, "prompt": "x"}]}, "a task's id is a text, got int: 1"),
+        ({"tasks": [{"id": "a", "prompt": None}]}, "a task's prompt is a text, got NoneType"),
+        ({"tasks": [{"id": "a", "prompt": "x", "plan": ["submit"]}]}, "plan of task 'a' is made of PlanStep, got 'sub"),
+        ({"tasks": [{"id": "a", "prompt": "x", "plan": [{"arguments": {}}]}]}, "may have other fields of Task: .*tool"),
         ({"limits": {"max_turn": 3}}, "unknown limit 'max_turn'.*Did you mean 'max_turns'"),
         ({"limits": 3}, "limits must be"),
         ({"limits": {"max_turns": 0}}, "max_turns must be a positive number, got 0"),
@@ -196,7 +210,16 @@ def test_a_slow_tool_is_a_result_and_not_an_exception(make):
 
 @pytest.mark.parametrize(
     "action",
-    ["text", None, 3, {"role": "user", "content": "x"}, {"role": "assistant", "content": 1}, SUBMIT | {"sampled": 5}],
+    [
+        "text",
+        None,
+        3,
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": 1},
+        {"role": "assistant", "content": [{"type": "image", "data": b"no JSON, so no record could hold it"}]},
+        SUBMIT | {"sampled": 5},
+    ],
+    ids=repr,
 )
 def test_an_action_that_is_no_message_is_the_callers_mistake(env, action):
     with pytest.raises(ActionError):
