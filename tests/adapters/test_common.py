@@ -15,6 +15,7 @@ from adapters.common import (
     LogprobAlarm,
     MetricsFile,
     RolloutOptions,
+    TurnwiseOptions,
     check_model_folder,
     env_spec,
     episode_metrics,
@@ -95,6 +96,32 @@ def test_rollout_options_name_what_they_do_not_know():
         RolloutOptions.of({"max_turn_token": 3})
     with pytest.raises(ConfigError, match="must be a mapping"):
         RolloutOptions.of(3)
+
+
+@pytest.mark.parametrize("kind", [RolloutOptions, TurnwiseOptions])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_turn_tokens", (0, -1, 1.5, "8", True)),
+        ("retries", (-1, None, "1", False)),
+        ("concurrency", (0, None, 2.0)),
+        ("straggler_s", (-0.1, None, math.nan, "2")),
+        ("deadline_s", (0, -1.0, math.nan, "600")),
+    ],
+)
+def test_rollout_options_that_cannot_be_are_found_before_the_first_episode(kind, name, values):
+    for value in values:
+        with pytest.raises(ConfigError, match=rf"rollout option {name} must be a .*number .*, got {value!r}"):
+            kind.of({name: value})
+
+
+def test_options_without_a_deadline_get_one_where_nothing_else_ends_an_episode():
+    assert RolloutOptions.of({"deadline_s": None, "straggler_s": math.inf}).deadline_s is None
+    assert TurnwiseOptions.of(RolloutOptions(retries=3)) == TurnwiseOptions(retries=3)
+    assert TurnwiseOptions.of(RolloutOptions(deadline_s=5)).deadline_s == 5
+    assert RolloutOptions.of(TurnwiseOptions()).deadline_s == 1800.0
+    with pytest.raises(ConfigError, match="deadline_s must be a number above 0, got None"):
+        TurnwiseOptions.of({"deadline_s": None})
 
 
 def played(
