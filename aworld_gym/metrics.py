@@ -33,7 +33,7 @@ class _Row:
     cluster: Hashable
     task_id: str
     seed: int | None
-    level: int | None
+    level: str | None
     valid: bool
     outcome: str
     failure: str | None
@@ -46,13 +46,14 @@ class _Row:
     @classmethod
     def of(cls, episode: Episode) -> _Row:
         results = [result for step in episode.steps for result in step.results]
+        level = episode.task.get("level")  # a whole number of the task source, or whatever else its metadata has
         return cls(
-            item=(episode.seed, episode.sample, episode.agent_id, episode.parent),
+            item=(episode.seed, episode.sample, episode.agent_id, episode.parent, episode.forked_at),
             attempt=episode.attempt,
             cluster=episode.group_id if episode.group_id is not None else (episode.task_id, episode.seed),
             task_id=episode.task_id,
             seed=episode.seed,
-            level=episode.task.get("level"),
+            level=None if level is None else str(level),
             valid=episode.valid,
             outcome=_outcome(episode),
             failure=None if episode.valid else episode.error_kind or _outcome(episode),
@@ -251,11 +252,11 @@ def _mean(values: list[float] | list[int]) -> float | None:
 def _by_level(final_rows: list[_Row], k: int | None) -> dict[str, dict[str, Any]]:
     """The numbers of each level; an invalid episode whose task was never reached has none, and is in no level."""
     out = {}
-    for level in sorted({row.level for row in final_rows if row.level is not None}):
+    for level in sorted({row.level for row in final_rows if row.level is not None}, key=_in_order):
         rows = [row for row in final_rows if row.level == level]
         valid = [row for row in rows if row.valid]
         scored = [row for row in valid if row.score is not None]
-        out[str(level)] = {
+        out[level] = {
             "episodes": len(valid),
             "invalid": len(rows) - len(valid),
             "success_rate": _mean([_success(row) for row in scored]),
@@ -264,6 +265,12 @@ def _by_level(final_rows: list[_Row], k: int | None) -> dict[str, dict[str, Any]
             **_over_tasks(scored, k),
         }
     return out
+
+
+def _in_order(level: str) -> tuple[bool, int, str]:
+    """Levels that are numbers by size, then others by their letters."""
+    number = level.isdecimal()
+    return not number, int(level) if number else 0, level
 
 
 def _over_tasks(scored: list[_Row], k: int | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -176,6 +177,23 @@ def test_an_attempt_counts_as_replaced_even_if_its_task_was_never_known():
     some = [episode(0, **BROKEN, task_id=""), episode(0, attempt=1)]
     assert summarize(some)["retried"] == 1
     assert final(some) == some[1:]
+
+
+def test_forks_from_different_steps_are_different_episodes():
+    forks = [
+        replace(played, parent="p", forked_at=step)
+        for played, step in ((episode(0, **BROKEN), 2), (episode(0, **BROKEN), 3), (episode(0, attempt=1), 3))
+    ]
+    found = summarize(forks)
+    assert (found["episodes"], found["invalid"], found["retried"]) == (2, 1, 1)
+    assert final(forks) == [forks[0], forks[2]]
+
+
+def test_levels_may_be_anything_that_a_tasks_metadata_has():
+    levels = [10, 2, "hard", "2", [1, 2], None]
+    found = summarize([episode(seed, level=level) for seed, level in enumerate(levels)])["by_level"]
+    assert {level: numbers["episodes"] for level, numbers in found.items()} == {"2": 2, "10": 1, "[1, 2]": 1, "hard": 1}
+    assert list(found) == ["2", "10", "[1, 2]", "hard"]
 
 
 def test_repeats_of_a_seed_are_all_counted():
