@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import typer
 from cli_process import ENV as NOISY
-from cli_process import only_json, process
+from cli_process import in_process, only_json, process
 from quiet_envs import TASKS
 
 from adapters.common import EpisodeCounts, TrainResult
-from aworld_gym.cli import app
 from aworld_gym.cli_output import reporting
 from aworld_gym.cli_support import check_output
 from aworld_gym.errors import ConfigError
@@ -31,17 +30,9 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="no device that is alw
 
 @pytest.fixture
 def run(capfd, monkeypatch):
-    """A command in this process: (exit status, stdout, stderr)."""
+    """Commands in this process, on a wide terminal."""
     monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*args):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            app(list(args))
-        out, err = capfd.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
+    return in_process(capfd)
 
 
 def said(err):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from chat_endpoint import ChatEndpoint, refusal
+from cli_process import in_process
 from synth_model import SynthModel, proposal
-
-from aworld_gym.cli import app
 
 SERVERS = {"mcpServers": {"small": {"python": "small_toolchain:make_server", "tools": ["echo", "add"]}}}
 SUMS = [
@@ -22,19 +21,11 @@ SUMS = [
 
 @pytest.fixture
 def run(capfd, monkeypatch):
-    """A command in this process: (exit status, stdout, stderr)."""
+    """Commands in this process, on a wide terminal, with no endpoint set."""
     for name in ("LLM_BASE_URL", "LLM_API_KEY", "LLM_MODEL_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*args):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            app(list(map(str, args)))
-        out, err = capfd.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
+    return in_process(capfd)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import time
 
 import psutil
 import pytest
-from cli_process import only_json, process
+from cli_process import in_process, only_json, process
 
-from aworld_gym.cli import app
 from aworld_gym.trajectory import read_jsonl
 
 ENV = "quiet_envs:QuietTest/Small-v0"
@@ -15,12 +14,11 @@ ENV = "quiet_envs:QuietTest/Small-v0"
 
 @pytest.fixture
 def run(capfd):
+    command = in_process(capfd, "eval", ENV, "--json")
+
     def run(*args):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            app(["eval", ENV, "--json", *map(str, args)])
-        out, err = capfd.readouterr()
-        return end.value.code or 0, only_json(out), err
+        code, out, err = command(*args)
+        return code, only_json(out), err
 
     return run
 

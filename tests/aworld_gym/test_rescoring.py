@@ -6,10 +6,9 @@ import json
 
 import gymnasium as gym
 import pytest
-from cli_process import only_json
+from cli_process import in_process, only_json
 from episodes import episode
 
-from aworld_gym.cli import app
 from aworld_gym.errors import ConfigError
 from aworld_gym.policies import ScriptedPolicy
 from aworld_gym.rescoring import Rescoring
@@ -103,14 +102,7 @@ def test_scorers_of_ones_own():
 
 @pytest.fixture
 def run(capfd):
-    def run(*args):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as end:
-            app(["rescore", *map(str, args)])
-        out, err = capfd.readouterr()
-        return end.value.code or 0, out, err
-
-    return run
+    return in_process(capfd, "rescore")
 
 
 @pytest.fixture

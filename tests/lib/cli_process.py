@@ -1,4 +1,4 @@
-"""Commands in processes of their own, and what they print."""
+"""Commands, in processes of their own or in this one, and what they print."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from aworld_gym.cli import app
 
 ENV = "cli_envs:CliTest/Small-v0"
 LIB = str(Path(__file__).parent)
@@ -27,3 +32,24 @@ def only_json(out: str) -> dict[str, Any]:
     value = json.loads(out)
     assert isinstance(value, dict)
     return value
+
+
+def in_process(capfd: pytest.CaptureFixture[str], *first: str) -> Callable[..., tuple[int, str, str]]:
+    """Commands in this process, each begun by ``first``: what makes one (exit status, stdout, stderr)."""
+
+    def run(*args: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as end:
+            app([*first, *map(str, args)])
+        out, err = capfd.readouterr()
+        return end.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture(name="run")
+def run_fixture(capfd, monkeypatch):
+    """Commands in this process, on a terminal that tells no width and with no endpoint set."""
+    for name in ("LLM_BASE_URL", "LLM_API_KEY", "LLM_MODEL_NAME", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+    return in_process(capfd)
