@@ -16,7 +16,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,9 @@ except ImportError:  # not on POSIX: two writers of one journal are then not not
 log = logging.getLogger(__name__)
 
 SYNC_EVERY_S = 5.0
+APPEND_WAIT_S = 5.0
+"""Seconds that :func:`append` waits for others that append to the same file."""
+_LOOK_EVERY_S = 0.01
 _TAIL_BLOCK = 1 << 16
 
 
@@ -44,6 +47,7 @@ class Journal:
     Args:
         path: the file; it and its folder are made where absent.
         sync_every_s: seconds after which an append also has the disk synchronised, without waiting for it.
+        wait_s: seconds to wait for another writer to close it.
 
     Raises:
         ConfigError: another live process writes this journal, or it cannot be written here.
@@ -53,11 +57,11 @@ class Journal:
         ...     journal.append(episode)
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync_every_s: float = SYNC_EVERY_S):
+    def __init__(self, path: str | os.PathLike[str], *, sync_every_s: float = SYNC_EVERY_S, wait_s: float = 0.0):
         self.path = Path(path)
         self._lock, self._sync_every_s = threading.Lock(), sync_every_s
         try:
-            self._fd = self._opened()
+            self._fd = self._opened(wait_s)
         except OSError as error:
             raise ConfigError(f"cannot write episodes to {self.path}: {why(error)}; choose another place") from error
         self._synced = time.monotonic()
@@ -65,11 +69,11 @@ class Journal:
         self._failure: OSError | None = None
         """Of the disk's synchronisation beside the caller; the next append or close raises it."""
 
-    def _opened(self) -> int:
+    def _opened(self, wait_s: float) -> int:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
-            _lock_file(fd, self.path)
+            _lock_file(fd, self.path, wait_s)
             _mend_tail(fd, self.path)
         except BaseException:
             os.close(fd)
@@ -165,23 +169,41 @@ class Journal:
 
 
 def write_jsonl(path: str | os.PathLike[str], episodes: Iterable[Episode]) -> int:
-    """Write the episodes to a new file (an old one is replaced whole, never half); returns how many."""
+    """Write the episodes to a new file (an old one is replaced whole, never half); returns how many.
+
+    Raises:
+        OutputError: it could not be written. Then, and where ``episodes`` raises, nothing is left behind.
+    """
     path, count = Path(path), 0
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="ascii") as file:
-        for episode in episodes:
-            file.write(episode.to_json() + "\n")
-            count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="ascii") as file:
+            for episode in episodes:
+                file.write(episode.to_json() + "\n")
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink()
+        if isinstance(error, OSError):
+            raise OutputError(f"cannot write {path}: {why(error)}; choose another place") from error
+        raise
     return count
 
 
 def append(path: str | os.PathLike[str], *episodes: Episode) -> None:
-    """Append episodes to a file; for many, one after another, hold a :class:`Journal` open instead."""
-    with Journal(path) as journal:
+    """Append episodes to a file, after others that do the same, in any process.
+
+    For many episodes, one after another, hold a :class:`Journal` open instead.
+
+    Raises:
+        ConfigError: another process holds the file for longer than :data:`APPEND_WAIT_S`.
+        OutputError: they could not be written.
+    """
+    with Journal(path, wait_s=APPEND_WAIT_S) as journal:
         for episode in episodes:
             journal.append(episode)
 
@@ -253,26 +275,31 @@ class Resume:
         return max((e.attempt + 1 for e in self.records(seed, sample, task_id, fork)), default=0)
 
 
-def _lock_file(fd: int, path: Path) -> None:
+def _lock_file(fd: int, path: Path, wait_s: float) -> None:
     if fcntl is None:
         return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(
-            f"{path} is being written by another run; wait for it to end, or write to another place"
-        ) from error
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise ConfigError(
+                    f"{path} is being written by another run; wait for it to end, or write to another place"
+                ) from error
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _mend_tail(fd: int, path: Path) -> None:
     """Cut off a last line without its newline, or end it where only the newline is missing."""
-    size = os.fstat(fd).st_size
-    start, tail = size, b""
-    while start > 0 and b"\n" not in tail:
+    size = start = os.fstat(fd).st_size
+    blocks: list[bytes] = []  # from the end on; put together once, since a line may be as long as the file
+    while start > 0 and not (blocks and b"\n" in blocks[-1]):
         step = min(_TAIL_BLOCK, start)
         start -= step
-        tail = os.pread(fd, step, start) + tail
-    torn = tail.rpartition(b"\n")[2]
+        blocks.append(os.pread(fd, step, start))
+    torn = b"".join(reversed(blocks)).rpartition(b"\n")[2]
     if not torn:
         return
     try:

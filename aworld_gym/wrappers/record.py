@@ -19,15 +19,15 @@ class RecordEpisodes(ToolWrapper, RecordConstructorArgs):
     """Appends each episode to a JSONL file when it ends, with the rewards that this wrapper returned.
 
     For loops of one's own; :func:`aworld_gym.rollout.rollout` keeps a journal itself. An episode that is given up
-    (by a reset or close in its middle) is written as ``cancelled``. The file is opened for each episode, so several
-    envs may write to one, as long as they do so one after another.
+    (by a reset or close in its middle) is written as ``cancelled``. The file is opened for each episode, so that envs
+    of any number of processes may write to one.
 
     Args:
         env: the env to wrap; put it outermost, so that it sees the rewards that your loop sees.
         path: the file; it is made, with its folder, when the first episode ends.
 
     Raises:
-        ConfigError: at an episode's end, where another process is writing the file.
+        ConfigError: at an episode's end, where another process holds the file (a rollout whose journal it is).
 
     Example:
         >>> import gymnasium as gym, aworld_gym

@@ -83,6 +83,57 @@ def test_two_runs_cannot_write_one_journal(tmp_path):
     Journal(tmp_path / "a.jsonl").close()
 
 
+def test_processes_that_append_wait_for_each_other(tmp_path):
+    code = """
+import sys
+from episodes import episode
+from aworld_gym.trajectory import append
+for sample in range(25):
+    append(sys.argv[1], episode(int(sys.argv[2]), sample=sample))
+"""
+    here = [sys.executable, "-c", code, str(tmp_path / "a.jsonl")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    writers = [subprocess.Popen([*here, str(seed)], env=environment) for seed in range(3)]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert {(e.seed, e.sample) for e in read_jsonl(tmp_path / "a.jsonl")} == {
+        (i, k) for i in range(3) for k in range(25)
+    }
+
+
+def test_appending_to_another_runs_journal_ends_in_words(tmp_path, monkeypatch):
+    monkeypatch.setattr("aworld_gym.trajectory.APPEND_WAIT_S", 0.05)
+    with Journal(tmp_path / "a.jsonl"), pytest.raises(ConfigError, match="being written by another run"):
+        append(tmp_path / "a.jsonl", episode(1))
+
+
+def test_a_torn_line_costs_no_more_than_reading_it(tmp_path):
+    path, costs = tmp_path / "a.jsonl", []
+    for blocks in (16, 256):
+        path.write_bytes(b"x" * (blocks * (1 << 16)))
+        began = time.process_time()
+        Journal(path).close()
+        costs.append(time.process_time() - began)
+        assert path.read_bytes() == b""
+    assert costs[1] < 0.5, f"16 MiB took {costs[1]} s, 1 MiB {costs[0]} s: that grows with the square"
+
+
+@pytest.mark.parametrize("place", ["/dev/null/a.jsonl", "/proc/no/a.jsonl"])
+def test_a_file_that_cannot_be_written_is_said(place):
+    with pytest.raises(OutputError, match=f"cannot write {place}: .*choose another place"):
+        write_jsonl(place, [episode(0)])
+
+
+def test_writing_what_breaks_off_leaves_nothing(tmp_path):
+    def some():
+        yield episode(0)
+        raise ConfigError("no more")
+
+    (tmp_path / "a.jsonl").write_text("old")
+    with pytest.raises(ConfigError, match="no more"):
+        write_jsonl(tmp_path / "a.jsonl", some())
+    assert [p.name for p in tmp_path.iterdir()] == ["a.jsonl"] and (tmp_path / "a.jsonl").read_text() == "old"
+
+
 def test_a_closed_journal_refuses(tmp_path):
     journal = Journal(tmp_path / "deep" / "a.jsonl")
     journal.close()
