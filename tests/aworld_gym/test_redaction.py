@@ -3,7 +3,8 @@
 import logging
 
 import pytest
-from tape_server import CALLS, make_env, message
+from tape_server import CALLS, make_env
+from tool_messages import calling
 
 from aworld_gym import redaction
 from aworld_gym.redaction import Secrets
@@ -65,7 +66,7 @@ def test_longer_secrets_go_first_wherever_they_stand():
 
 def test_a_tool_that_gives_a_secret_away_is_replayed_without_it(tmp_path, caplog):
     config = {"mcpServers": {"it": {"python": "tape_server:make_server", "kwargs": {"token": SECRET}}}}
-    asked = message(("leak", {"prefix": f"{SECRET} and "}))
+    asked = calling(("leak", {"prefix": f"{SECRET} and "}))
     redaction._said.clear()
     with caplog.at_level(logging.WARNING), Recorder(tmp_path / "t") as recorder:
         env = attach(make_env(config), recorder)

@@ -19,7 +19,8 @@ from gymnasium.wrappers import vector as wrappers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from say_env import all_closed
-from tape_server import TASKS, make_env, message
+from tape_server import TASKS, make_env
+from tool_messages import calling
 
 from aworld_gym import Score, Task
 from aworld_gym.errors import ActionError, ConfigError, InfraError, UnknownTaskError
@@ -28,7 +29,7 @@ from aworld_gym.toolchain import stats
 from aworld_gym.vector import ToolVectorEnv, vector_of
 from aworld_gym.wrappers import RewardShaping, TranscriptObservation
 
-LOOK, SUBMIT = message(("look", {"name": "x"})), message(("submit_answer", {"answer": "42"}))
+LOOK, SUBMIT = calling(("look", {"name": "x"})), calling(("submit_answer", {"answer": "42"}))
 WRONG = {"role": "assistant", "content": "<answer>7</answer>"}
 MODES = list(AutoresetMode)
 
@@ -120,7 +121,7 @@ def test_sub_envs_wait_side_by_side():
     envs = envs_of(16)
     envs.reset(seed=0)
     began = time.monotonic()
-    obs, *_ = envs.step([message(("wait", {"seconds": 0.5}))] * 16)
+    obs, *_ = envs.step([calling(("wait", {"seconds": 0.5}))] * 16)
     took = time.monotonic() - began
     assert [o[0]["content"] for o in obs] == ["waited"] * 16 and took < 4  # 8 s one after another
     envs.close()
@@ -382,7 +383,7 @@ def test_servers_of_their_own_end_with_it():
 
 
 def test_all_sub_envs_play_from_one_tape(tmp_path):
-    roll = message(("roll", {}))
+    roll = calling(("roll", {}))
     with Recorder(tmp_path / "t") as recorder:
         envs = attach(envs_of(3), recorder)
         envs.reset(options={"task_id": "a"})
