@@ -170,8 +170,9 @@ class Journals:
     def collect(self) -> None:
         """Put together what processes without a rank wrote; each file in order of completion, one after the other."""
         for path in self.paths.values():
-            parts = path.parent.glob(f"{path.stem}.[0-9]*{path.suffix}")
-            for part in sorted(parts, key=lambda part: int(part.name.split(".")[1])):
+            named = {part: part.name.split(".") for part in path.parent.glob(f"{path.stem}.*{path.suffix}")}
+            parts = [part for part, name in named.items() if len(name) == 3 and name[1].isdecimal()]  # no user's copies
+            for part in sorted(parts, key=lambda part: int(named[part][1])):
                 with part.open("rb") as file, path.open("ab") as whole:
                     whole.writelines(line for line in file if line.endswith(b"\n"))  # a process may have been killed
                 part.unlink()

@@ -36,7 +36,7 @@ class MetricsFile:
         resume_step: lines after this step are dropped: the resumed run writes them again.
     """
 
-    def __init__(self, path: Path, resume_step: int | None = None):
+    def __init__(self, path: Path, resume_step: float | None = None):
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = [row for row in self.read(path) if resume_step is not None and row.get("step", 0) <= resume_step]
@@ -47,11 +47,25 @@ class MetricsFile:
     @classmethod
     def take_over(cls, path: Path, rows: Sequence[Mapping[str, Any]], *, resumes: bool) -> list[dict[str, Any]]:
         """Write what a framework logged elsewhere, after what an earlier run logged before; all rows of the file."""
-        first = min((row["step"] for row in rows), default=0)
+        first = min((row["step"] for row in rows), default=math.inf)  # it logged nothing, and wrote over nothing
         file = cls(path, resume_step=first - 1 if resumes else None)
         for row in rows:
             file.append(row)
         return cls.read(path)
+
+    @classmethod
+    def move(cls, source: Path, path: Path, *, resumes: bool) -> list[dict[str, Any]]:
+        """:meth:`take_over` what a framework logged to a file, as ``{"step": ..., "data": {...}}``, and remove that.
+
+        Args:
+            source: the framework's file; there need be none.
+            path: ``metrics.jsonl``.
+            resumes: False forgets what both hold: they are of another run.
+        """
+        rows = [{"step": row["step"], **row["data"]} for row in cls.read(source)] if resumes else []
+        metrics = cls.take_over(path, rows, resumes=resumes)
+        source.unlink(missing_ok=True)
+        return metrics
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one row; numbers that JSON lacks become null."""

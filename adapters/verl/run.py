@@ -24,7 +24,7 @@ from aworld_gym.errors import ConfigError
 log = logging.getLogger(__name__)
 
 STALL_S = 7200.0
-"""Seconds without an episode, a step or a checkpoint after which a run is given up: verl itself would wait for ever."""
+"""Seconds without an episode or a step after which a run is given up: verl itself would wait for ever."""
 
 
 def train(
@@ -97,15 +97,15 @@ def train(
     write_agent(folder / "agent.yaml", options, folder)
     OmegaConf.save(cfg, folder / "config.yaml")
     job.say(len(seeds["train"]), cfg.actor_rollout_ref.rollout.n, cfg.data.max_response_length)
-    log_file = folder / "verl_metrics.jsonl"
-    environment["VERL_FILE_LOGGER_PATH"] = str(log_file)
+    logged, metrics_file = folder / "verl_metrics.jsonl", folder / "metrics.jsonl"
+    MetricsFile.move(logged, metrics_file, resumes=resumes)  # of an earlier run that was killed: verl begins its anew
+    environment["VERL_FILE_LOGGER_PATH"] = str(logged)
     try:
         with ray_session(environment, name=MODULES, holds="adapters.verl."):
             _run(cfg, environment, folder, stall_s)
     finally:
         Journals.into(folder).collect()
-        logged = [{"step": row["step"], **row["data"]} for row in MetricsFile.read(log_file)]
-        metrics = MetricsFile.take_over(folder / "metrics.jsonl", logged, resumes=resumes)
+        metrics = MetricsFile.move(logged, metrics_file, resumes=True)
     return job.result(metrics, EpisodeCounts.of_journal(folder / "episodes.jsonl"), _final(folder))
 
 

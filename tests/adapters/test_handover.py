@@ -91,8 +91,11 @@ def test_processes_without_a_rank_write_files_of_their_own(tmp_path):
     assert [len(list(read_jsonl(tmp_path / f"episodes.{k}.jsonl"))) for k in range(2)] == [3, 1]
     with (tmp_path / "episodes.1.jsonl").open("a") as torn:
         torn.write('{"env_id": "a kill')
+    copies = [f"episodes.{name}.jsonl" for name in ("rank1", "2nd", "2026-11-30", "0.copy")]
+    for name in copies:
+        (tmp_path / name).touch()
     one.collect()
-    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".jsonl"] == ["episodes.jsonl"]
+    assert {p.name for p in tmp_path.iterdir() if p.suffix == ".jsonl"} == {"episodes.jsonl", *copies}
     counts = EpisodeCounts.of_journal(tmp_path / "episodes.jsonl")
     assert counts == {"episodes": 3, "invalid": 2, "retried": 1, "answered": 1, "infra_failure": 2}
     one.collect()
