@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,24 +119,7 @@ class Client:
 async def load(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
     """All sessions at once, with plain HTTP clients: what calls take, and what the host spends."""
     clients = await asyncio.gather(*(Client(port, token).open() for _ in range(options.sessions)))
-    failed, added = 0, []
-
-    async def play(client: Client) -> None:
-        nonlocal failed
-        for _ in range(options.calls):
-            if options.think_s:
-                await asyncio.sleep(random.uniform(0, 2 * options.think_s))
-            began = time.perf_counter()
-            failed += not await client.call(options.tool_s)
-            added.append(time.perf_counter() - began - options.tool_s)
-
-    cpu, began, own = _cpu(host), time.monotonic(), time.process_time()
-    await asyncio.gather(*(play(client) for client in clients))
-    wall = time.monotonic() - began
-    found = _told(added, failed, wall) | {
-        "host_cpu_ms": (_cpu(host) - cpu) / len(added) * 1e3,
-        "client_cpu_ms": (time.process_time() - own) / len(added) * 1e3,
-    }
+    found = await _played([functools.partial(client.call, options.tool_s) for client in clients], host, options)
     for client in clients:
         client.drop()
     await _empty(port)
@@ -146,35 +130,51 @@ async def ours(port: int, token: str, host: psutil.Process, options: argparse.Na
     """The same with this project's own client, as envs use it. Runs on the background loop."""
     entry = {"type": "aworld-host", "url": f"http://127.0.0.1:{port}/mcp", "token": token}
     toolchain = Toolchain({"mcpServers": {"bench": entry}}, Limits(call_timeout_s=60.0, open_timeout_s=120.0))
-    failed, added = 0, []
 
-    async def play(session: Any) -> None:
-        nonlocal failed
-        for k in range(options.calls):
-            if options.think_s:
-                await asyncio.sleep(random.uniform(0, 2 * options.think_s))
-            began = time.perf_counter()
-            result = await session.call(str(k), "work", {"seconds": options.tool_s})
-            failed += result.text != "done"
-            added.append(time.perf_counter() - began - options.tool_s)
+    async def call(session: Any) -> bool:
+        return (await session.call("c", "work", {"seconds": options.tool_s})).text == "done"
 
     own = time.process_time()
     sessions = await asyncio.gather(*(toolchain.open() for _ in range(options.sessions)))
-    opening = time.process_time() - own
+    opening = (time.process_time() - own) / options.sessions * 1e3
     try:
-        cpu, began, own = _cpu(host), time.monotonic(), time.process_time()
-        await asyncio.gather(*(play(session) for session in sessions))
-        wall = time.monotonic() - began
-        found = _told(added, failed, wall) | {
-            "host_cpu_ms": (_cpu(host) - cpu) / len(added) * 1e3,
-            "client_cpu_ms": (time.process_time() - own) / len(added) * 1e3,
-            "client_open_cpu_ms": opening / options.sessions * 1e3,
-        }
+        found = await _played([functools.partial(call, session) for session in sessions], host, options)
     finally:
         await asyncio.gather(*(session.aclose() for session in sessions))
         await toolchain.aclose()
     await _empty(port)
-    return found
+    return found | {"client_open_cpu_ms": opening}
+
+
+async def _played(
+    sessions: Sequence[Callable[[], Awaitable[bool]]], host: psutil.Process, options: argparse.Namespace
+) -> dict[str, Any]:
+    """The calls of all sessions, each a function that makes one and says whether it worked: times, failures, CPU."""
+    failed, added = 0, []
+
+    async def play(call: Callable[[], Awaitable[bool]]) -> None:
+        nonlocal failed
+        for _ in range(options.calls):
+            if options.think_s:
+                await asyncio.sleep(random.uniform(0, 2 * options.think_s))
+            began = time.perf_counter()
+            good = await call()
+            added.append(time.perf_counter() - began - options.tool_s)
+            failed += not good
+
+    cpu, began, own = _cpu(host), time.monotonic(), time.process_time()
+    await asyncio.gather(*map(play, sessions))
+    wall = time.monotonic() - began
+    hundredths = statistics.quantiles(added, n=100)
+    return {
+        "calls": len(added),
+        "failed": failed,
+        "calls_per_s": len(added) / wall,
+        "added_median_ms": hundredths[49] * 1e3,
+        "added_p99_ms": hundredths[98] * 1e3,
+        "host_cpu_ms": (_cpu(host) - cpu) / len(added) * 1e3,
+        "client_cpu_ms": (time.process_time() - own) / len(added) * 1e3,
+    }
 
 
 async def memory(port: int, token: str, host: psutil.Process, options: argparse.Namespace) -> dict[str, Any]:
@@ -203,17 +203,6 @@ async def memory(port: int, token: str, host: psutil.Process, options: argparse.
         "files_left": host.num_fds() - files,
         "memory_left_mib": (host.memory_info().rss - held) / 2**20,
         "processes_left": len(host.children(recursive=True)),
-    }
-
-
-def _told(added: list[float], failed: int, wall: float) -> dict[str, Any]:
-    hundredths = statistics.quantiles(added, n=100)
-    return {
-        "calls": len(added),
-        "failed": failed,
-        "calls_per_s": len(added) / wall,
-        "added_median_ms": hundredths[49] * 1e3,
-        "added_p99_ms": hundredths[98] * 1e3,
     }
 
 
