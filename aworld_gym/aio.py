@@ -7,19 +7,17 @@ other wrapper is synchronous code by others: its ``step`` runs in a thread, wher
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
 from typing import Any
 
 import gymnasium as gym
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
+from aworld_gym.toolchain.threads import Threads
+
 PASS_THROUGH = (OrderEnforcing, PassiveEnvChecker)
 THREADS = 1024
 """Upper bound of episodes that may be inside a foreign wrapper's step at once; threads start as needed."""
+_threads = Threads(THREADS, "aworld-gym-wrapper")
 
 
 async def areset(env: gym.Env, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
@@ -27,7 +25,7 @@ async def areset(env: gym.Env, *, seed: int | None = None, options: dict[str, An
     inner = _inner(env)
     if hasattr(inner, "areset"):
         return await inner.areset(seed=seed, options=options)
-    return await _in_thread(partial(inner.reset, seed=seed, options=options))
+    return await _threads.run(inner.reset, seed=seed, options=options)
 
 
 async def astep(env: gym.Env, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -35,7 +33,7 @@ async def astep(env: gym.Env, action: Any) -> tuple[Any, float, bool, bool, dict
     inner = _inner(env)
     if hasattr(inner, "astep"):
         return await inner.astep(action)
-    return await _in_thread(partial(inner.step, action))
+    return await _threads.run(inner.step, action)
 
 
 async def aclose(env: gym.Env) -> None:
@@ -44,7 +42,7 @@ async def aclose(env: gym.Env) -> None:
     if hasattr(inner, "aclose"):
         await inner.aclose()
     else:
-        await _in_thread(inner.close)
+        await _threads.run(inner.close)
 
 
 def _inner(env: Any) -> Any:
@@ -53,13 +51,3 @@ def _inner(env: Any) -> Any:
         env._has_reset = True  # OrderEnforcing's flag, so that a later sync step is in order
         env = env.env
     return env
-
-
-async def _in_thread(call: Any) -> Any:
-    inside = contextvars.copy_context()  # which episode is being played, for one
-    return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), partial(inside.run, call))
-
-
-@lru_cache(maxsize=1)
-def _threads(pid: int) -> ThreadPoolExecutor:  # by process: a forked child inherits a pool without threads
-    return ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="aworld-gym-wrapper")

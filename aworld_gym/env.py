@@ -26,12 +26,18 @@ from aworld_gym.errors import ConfigError, InfraError, boundary, did_you_mean
 from aworld_gym.spaces import AssistantMessage, Messages
 from aworld_gym.tasks import TaskSource, task_source
 from aworld_gym.toolchain import Toolchain, loop
+from aworld_gym.toolchain.loop import SETTLE_S
+from aworld_gym.toolchain.session import ToolSession
+from aworld_gym.toolchain.threads import Threads
 from aworld_gym.types import Episode, Limits, Message, Outcome, StepRecord, Task, ToolResult
 
 log = logging.getLogger(__name__)
 
 SLACK_S = 30.0
 """Seconds that the sync facade waits beyond what the limits allow before it calls the loop stuck."""
+
+sources = Threads(64, "aworld-gym-tasks")
+"""For the methods of task sources: they are synchronous, and may wait for a disk, a network or a model that judges."""
 
 StepReturn = tuple[tuple[Message, ...], float, bool, bool, dict[str, Any]]
 
@@ -220,20 +226,21 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
         rng = self.np_random  # made here, so that it is seeded even where the task is named
         with boundary("env_failed"):
             if task_id is not None:
-                task = await asyncio.to_thread(self.tasks.get, task_id)
+                task = await sources.run(self.tasks.get, task_id)
             else:
-                task = await asyncio.to_thread(self.tasks.sample, rng)
+                task = await sources.run(self.tasks.sample, rng)
         if self.tape is not None:
             session = await self.tape.open(self.toolchain, task)
         else:
             session = await self.toolchain.open(public=task.public)
+        placing = asyncio.ensure_future(sources.run(self.tasks.setup, task, session.workspace))
         try:
             with boundary("env_failed"):
-                await asyncio.to_thread(self.tasks.setup, task, session.workspace)
+                await asyncio.shield(placing)
                 await session.deliver()
             system_prompt, tools = _overridden(self.system_prompt, session.tools, components)
         except BaseException:
-            await session.aclose()
+            await _closed_after(placing, session)
             raise
         prompt: list[Message] = [{"role": "system", "content": system_prompt}] if system_prompt else []
         prompt.append({"role": "user", "content": task.prompt})
@@ -267,9 +274,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
                 outcome, run.submitted = Outcome.NO_ANSWER if answer is None else Outcome.ANSWERED, answer
             reward = 0.0
             if outcome is not None:
-                with boundary("env_failed"):
-                    score = self.tasks.score(run.task, run.submitted)
-                run.score = None if score is None else float(score.value)
+                run.score = await scored(self.tasks, run.task, run.submitted)
                 reward = run.score or 0.0
         except InfraError as error:
             observation, outcome, reward, run.score = (), Outcome.INFRA_FAILURE, 0.0, None
@@ -345,6 +350,39 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
     def __getstate__(self) -> dict[str, Any]:
         # A copy begins without an episode: live sessions belong to the original.
         return {**self.__dict__, "_run": None, "_busy": False}
+
+
+async def scored(tasks: TaskSource, task: Task, answer: str | None) -> float | None:
+    """The score of an answer; None where the task has no true one. On the package's loop, and beside it.
+
+    Raises:
+        InfraError: the task source failed.
+    """
+    with boundary("env_failed"):
+        verdict = await sources.run(tasks.score, task, answer)
+        return None if verdict is None else float(verdict.value)
+
+
+async def _closed_after(placing: asyncio.Future[None], session: ToolSession) -> None:
+    """Close a session whose task's files may still be being written.
+
+    A thread cannot be stopped, and the workspace would go to another episode, or come back after it was removed. One
+    that takes long is not waited for: the session then stays open until it has ended.
+    """
+
+    async def close() -> None:
+        await asyncio.wait((placing,))
+        await session.aclose()
+
+    closing = asyncio.create_task(close())
+    _closing.add(closing)  # the loop itself holds tasks but weakly
+    closing.add_done_callback(_closing.discard)
+    await asyncio.wait((closing,), timeout=SETTLE_S)
+    if closing.done():
+        closing.result()
+
+
+_closing: set[asyncio.Task[None]] = set()
 
 
 def _sampled_tokens(action: Message) -> int:

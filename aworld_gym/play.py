@@ -19,8 +19,9 @@ import gymnasium as gym
 
 from aworld_gym import aio, tape
 from aworld_gym.branch import Prefix
+from aworld_gym.env import scored
 from aworld_gym.episode_state import as_returned
-from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, boundary, describe
+from aworld_gym.errors import ActionError, AWorldGymError, InfraError, PolicyError, describe
 from aworld_gym.identity import env_id_of, spec_json, versions
 from aworld_gym.policies.base import Agent, Policy
 from aworld_gym.types import Episode, Message, Outcome, StepRecord
@@ -98,7 +99,7 @@ async def play(
         raise
     finally:
         run.close()
-    return run.record(time.monotonic() - began)
+    return await run.record(began)
 
 
 def failed(env_id: str, policy: Policy, item: Item, error: InfraError, *, attempt: int = 0) -> Episode:
@@ -227,14 +228,15 @@ class _Run:
             with self.policys_fault("close"):
                 close()
 
-    def record(self, seconds: float) -> Episode:
+    async def record(self, began: float) -> Episode:
         """The env's own record, with the rewards that came out of the outermost wrapper."""
         score: float | None = None
         if self.ended is not None and self.ended.valid:
             try:
-                score = self._score_without_answer()
+                score = await scored(self.env.get_wrapper_attr("tasks"), self.env.get_wrapper_attr("task"), None)
             except InfraError as failure:
                 self.fail(failure)
+        seconds = time.monotonic() - began
         if not self.started:
             assert self.error is not None  # what leaves through() before the reset is an InfraError or raises
             base = failed(env_id_of(self.env), self.policy, self.item, self.error, attempt=self.attempt)
@@ -279,11 +281,6 @@ class _Run:
 
     def _fault(self, what: str, error: BaseException) -> PolicyError:
         return PolicyError(f"policy {self.policy.name!r} raised in {what}(): {describe(error)}")
-
-    def _score_without_answer(self) -> float | None:
-        with boundary("env_failed"):
-            score = self.env.get_wrapper_attr("tasks").score(self.env.get_wrapper_attr("task"), None)
-        return None if score is None else float(score.value)
 
 
 def _observes_transcript(env: gym.Env) -> bool:

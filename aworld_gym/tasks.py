@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class TaskSource(Protocol):
-    """What an env asks of its tasks. All methods are synchronous and deterministic."""
+    """What an env asks of its tasks. All methods are synchronous and deterministic.
+
+    They may wait: they are called in threads, by several episodes at once where these share a source.
+    """
 
     def sample(self, rng: np.random.Generator) -> Task:
         """A task drawn with ``rng`` alone."""
