@@ -7,12 +7,16 @@ raises :class:`Overtime` in it at its next instruction.
 
 Processor time counts, not the clock on the wall: a busy machine makes no call fail. A call inside a C function is
 ended once that returns, so what goes to C functions must be bounded by size.
+
+A call is never ended while it imports a module (some, numpy among them, cannot be imported again once that was broken
+off) or is in code of :data:`_UNBROKEN`, which may hold a lock that others need. It is looked at again instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +28,9 @@ LOOK_S = 0.25
 """Seconds between two looks."""
 _AGAIN_S = 1.0
 """Seconds for a call to clean up after itself, before it is ended once more."""
+_UNBROKEN = frozenset({"concurrent", "importlib", "logging", "queue", "tempfile", "threading"})
+"""Packages of the standard library with locks that the process shares and that are taken by ``lock.acquire()``: ended
+on its return, a call would keep the lock for good. ``with lock`` alone has no such moment."""
 
 
 class Overtime(BaseException):
@@ -103,17 +110,27 @@ class Watch:
             spent = time.clock_gettime(self._clock) - self._began if self._clock is not None and running else 0.0
         assert self._seconds is not None
         if running and (spent > self._seconds or self._given_up):
-            self._seconds += _AGAIN_S
             self._end()
         if running or not (begun or self._given_up):
             self._timer = loop.call_later(LOOK_S, self._look, loop)
 
     def _end(self) -> bool:
-        """End the call where it runs; whether it did."""
+        """End the call where it runs, unless it must not be broken off now; whether it ran."""
         with self._lock:
-            if self._thread is not None and self._seconds is not None:
+            if self._thread is not None and self._seconds is not None and not _unbroken(self._thread):
                 _raise_in(self._thread, Overtime)
+                self._seconds += _AGAIN_S
             return self._thread is not None
+
+
+def _unbroken(ident: int) -> bool:
+    """Whether the call that a thread runs is somewhere that :data:`_UNBROKEN` names."""
+    frame = sys._current_frames().get(ident)
+    while frame is not None and frame.f_code is not Watch.run.__code__:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in _UNBROKEN:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise_in(ident: int, kind: type[BaseException]) -> None:

@@ -1,11 +1,14 @@
 """Calls that take too long: they end, they end clean, and they hold nothing up meanwhile."""
 
 import asyncio
+import importlib
 import io
+import logging
 import subprocess
 import sys
 import threading
 import time
+import types
 import zipfile
 import zlib
 from pathlib import Path
@@ -105,6 +108,69 @@ async def test_calls_near_their_end_are_ended_or_not_but_nothing_else_is(monkeyp
         await asyncio.to_thread(call, watch, rounds)
         watch.close()
     assert len(outcomes) == 300 and set(outcomes) <= {"done", "ended"}
+
+
+def work(seconds):
+    """Take that much of the processor's time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def test_no_import_is_broken_off(tmp_path, monkeypatch):
+    """Some modules, numpy among them, cannot be imported again in a process where that was broken off once."""
+    module = "import test_overtime_busy\ntest_overtime_busy.work(0.4)\nwhole = True\n"
+    (tmp_path / "overtime_slow_module.py").write_text(module)
+    busy = types.ModuleType("test_overtime_busy")
+    busy.work = work
+    monkeypatch.setitem(sys.modules, busy.__name__, busy)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def call():
+        importlib.import_module("overtime_slow_module")
+        spin()
+
+    try:
+        with pytest.raises(Overtime):
+            await in_thread(Watch(0.05), call)
+        assert sys.modules["overtime_slow_module"].whole
+    finally:
+        sys.modules.pop("overtime_slow_module", None)
+
+
+@pytest.mark.parametrize("given_up", [False, True], ids=["too long", "given up"])
+async def test_no_lock_of_the_log_is_kept(given_up):
+    """What is ended while it logs would keep the handler's lock, and the whole process would wait for it at its next
+    word: here the lock is held for long, where otherwise it would take bad luck."""
+    log = logging.Logger("of this test")
+    words = []
+
+    class Slow(logging.Handler):
+        def acquire(self):
+            super().acquire()
+            work(0.1)
+
+        def emit(self, record):
+            words.append(record)
+
+    log.addHandler(handler := Slow())
+
+    def call():
+        log.warning("a word")
+        spin()
+
+    watch = Watch(10.0 if given_up else 0.0)
+    watch.begin(asyncio.get_running_loop())
+    running = asyncio.create_task(asyncio.to_thread(watch.run, call))
+    if given_up:
+        await asyncio.sleep(0.03)
+        watch.close()
+    with pytest.raises(Overtime):
+        await running
+    watch.close()
+    assert len(words) == 1
+    assert handler.lock.acquire(timeout=5)
+    handler.lock.release()
 
 
 TRACED = """
