@@ -120,6 +120,14 @@ def test_rows_of_a_data_set_tell_equal_tasks_apart():
     assert spec_of(rows[0]["env"]).id == ENV_ID
 
 
+def test_seeds_of_tasks():
+    assert task_seeds(3, 10) == [10, 11, 12] and task_seeds([7, 7], 10) == [7, 7]
+    assert task_seeds(np.arange(2), 10) == [0, 1] and task_seeds(range(4, 6), 0) == [4, 5]
+    for tasks in (0, -1, True, "12", 2.0, [], [1.5], [-1], ["3"], None):
+        with pytest.raises(ConfigError, match="expected a positive number of tasks, or their seeds"):
+            task_seeds(tasks, 0)
+
+
 def test_a_batch_is_of_one_env():
     assert the_one(["a", "a"]) == "a" == the_one(["a"], {"a": 1, "b": 2})
     for envs, known in ((["a", "b"], None), (["c"], ["a", "b"])):

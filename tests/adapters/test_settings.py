@@ -1,8 +1,10 @@
 """Settings, checked against what a framework knows."""
 
 from dataclasses import dataclass
+from typing import Optional
 
 import pytest
+import yaml
 
 from adapters.settings import checked, leaves
 from aworld_gym.errors import ConfigError
@@ -51,10 +53,26 @@ def test_fields_of_a_dataclass():
     class Arguments:
         lr: float = 0.1
         name: str = "x"
+        steps: int = 1
+        limit: Optional[int] = None  # noqa: UP045 - as frameworks write it
+        size: "int | None" = None
+        warmup: float | str | None = 0.1
+        save_strategy: str = "no"
+        save: bool = False
 
     def train(env, *, credit="episode"): ...
 
-    assert checked({"lr": "1e-6", "name": "1e-6"}, Arguments, train) == {"lr": 1e-6, "name": "1e-6"}
+    def read(text):
+        return checked(yaml.safe_load(text), Arguments, train)
+
+    assert read("{lr: 1e-6, name: 1e-6, warmup: 1e-1}") == {"lr": 1e-6, "name": "1e-6", "warmup": 0.1}
+    assert read("{steps: 1e3, limit: '8', size: 2}") == {"steps": 1000, "limit": 8, "size": 2}
+    assert all(type(value) is int for value in read("{steps: 1e3, limit: '8', size: 2}").values())
+    assert read("{save_strategy: no, save: no, limit: null}") == {"save_strategy": "no", "save": False, "limit": None}
+    assert read("{warmup: auto, lr: auto}") == {"warmup": "auto", "lr": "auto"}, "the framework judges that"
+    for text in ("{steps: many}", "{limit: 1e-3}", "{size: .5e}", "{steps: nan}", "{limit: '1e999'}"):
+        with pytest.raises(ConfigError, match="expected a whole number"):
+            read(text)
     with pytest.raises(ConfigError, match="'credit' is an argument of train"):
         checked({"credit": "step"}, Arguments, train)
     with pytest.raises(ConfigError, match="no field 'nam'.*Did you mean 'name'"):

@@ -7,14 +7,14 @@ import time
 import gymnasium as gym
 import pytest
 import tiny_model
-from say_env import ENV_ID, SESSIONS, all_closed
+from say_env import ENV_ID, SESSIONS
+from say_sessions import sessions_fixture  # noqa: F401
 from scripted_sampler import ScriptedSampler, echo_then_submit
 
 from adapters import turnwise
 from adapters.common import EnvEpisode, Journals, TurnwiseOptions, env_spec, task_rows
 from aworld_gym.play import Item
 from aworld_gym.tokens import ChatCodec
-from aworld_gym.toolchain import stats
 from aworld_gym.trajectory import read_jsonl
 from aworld_gym.turnwise import TurnwiseEpisode
 
@@ -22,15 +22,6 @@ from aworld_gym.turnwise import TurnwiseEpisode
 @pytest.fixture(scope="module")
 def codec():
     return ChatCodec(tiny_model.tokenizer())
-
-
-@pytest.fixture(autouse=True)
-def sessions():
-    SESSIONS.reset()
-    before = stats()
-    yield
-    SESSIONS.reset()
-    all_closed(before)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from say_env import ENV_ID, SESSIONS, all_closed
+from say_sessions import sessions_fixture  # noqa: F401
 from scripted_sampler import ScriptedSampler, echo_then_submit, tool_call
 
 from aworld_gym.errors import ConfigError, PolicyError
@@ -30,16 +31,6 @@ from aworld_gym.wrappers import RewardShaping
 @pytest.fixture(scope="module")
 def codec():
     return ChatCodec(tiny_model.tokenizer())
-
-
-@pytest.fixture(autouse=True)
-def sessions():
-    """Well-behaved sessions, none of which is left open."""
-    SESSIONS.reset()
-    before = stats()
-    yield SESSIONS
-    SESSIONS.reset()
-    all_closed(before)
 
 
 def items(count, seed=0):

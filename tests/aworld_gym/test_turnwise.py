@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 import tiny_model
-from say_env import ENV_ID, SESSIONS, all_closed
+from say_env import ENV_ID, SESSIONS
+from say_sessions import sessions_fixture  # noqa: F401
 from scripted_sampler import ScriptedSampler, echo_then_submit
 
 from aworld_gym.errors import ConfigError
 from aworld_gym.play import Item
 from aworld_gym.token_policy import token_rollout
 from aworld_gym.tokens import ChatCodec
-from aworld_gym.toolchain import stats
 from aworld_gym.trajectory import Journal, read_jsonl
 from aworld_gym.turnwise import TurnwiseEpisode
 from aworld_gym.types import Outcome
@@ -20,15 +20,6 @@ from aworld_gym.types import Outcome
 @pytest.fixture(scope="module")
 def codec():
     return ChatCodec(tiny_model.tokenizer())
-
-
-@pytest.fixture(autouse=True)
-def sessions():
-    SESSIONS.reset()
-    before = stats()
-    yield SESSIONS
-    SESSIONS.reset()
-    all_closed(before)
 
 
 async def played(env, codec, sampler, item, **options):

@@ -15,7 +15,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/lib"))
 
-import fault_table  # noqa: E402
+from benchmarks.common import needs  # noqa: E402
+
+with needs("gaia,dev"):
+    import fault_table
 
 RESULTS = ROOT / "benchmarks/results/faults.md"
 WORDS = 110

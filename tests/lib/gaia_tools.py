@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import waits
 
 from aworld_gym.toolchain import compat
 from aworld_gym.types import EpisodeContext
@@ -75,23 +74,13 @@ def command(*arguments: str) -> list[str]:
 @contextmanager
 def http_server(workspace: Path, *arguments: str) -> Iterator[str]:
     """The address of a server process on a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = waits.free_port()
     process = subprocess.Popen(command("--workspace", str(workspace), "--http", str(port), *arguments), cwd=REPOSITORY)
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert process.poll() is None and time.monotonic() < deadline, "the server did not start"
-                time.sleep(0.05)
+        waits.for_port(port, process)
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.terminate()
-        process.wait(10)
+        waits.end(process)
 
 
 def openai_schemas(tools: dict[str, dict]) -> list[dict]:

@@ -7,18 +7,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import waits
-from tool_servers import SERVERS
+from tool_servers import SERVERS, session_of
 
 from aworld_gym.host import HostSettings, credentials, mint
 from aworld_gym.host.server import Host
-from aworld_gym.toolchain import Toolchain, load_config, loop
-from aworld_gym.types import Limits
+from aworld_gym.toolchain import load_config, loop
 
 sys.path.append(str(SERVERS))  # a host may be made before a test's own fixtures
 SECRET = "a secret of the tests that is long enough to sign with"
@@ -94,19 +93,9 @@ def host_process(*args: str, log: Path, **env: str) -> Iterator[Running]:
         waits.end(process)
 
 
-@asynccontextmanager
-async def session_at(running: Running, *, public: Any = None, entry: Any = None, **limits: Any):
+def session_at(running: Running, *, public: Any = None, entry: Any = None, **limits: Any):
     """A tool session with a host, its toolchain closed after it."""
-    config = {"mcpServers": {"it": entry or running.entry()}}
-    toolchain = Toolchain(config, Limits(**{"call_timeout_s": 10.0, "open_timeout_s": 20.0, **limits}))
-    try:
-        session = await toolchain.open(public or {})
-        try:
-            yield session
-        finally:
-            await session.aclose()
-    finally:
-        await toolchain.aclose()
+    return session_of({"it": entry or running.entry()}, public=public, **limits)
 
 
 def quick_config(tmp_path: Path, config: Any = None) -> Path:

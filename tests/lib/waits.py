@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -19,6 +20,27 @@ def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "it")
         assert time.monotonic() < end, f"{what} did not happen within {seconds:g} s"
         time.sleep(0.02)
     return value
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on, unless somebody else asks for one in the same moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def for_port(port: int, process: subprocess.Popen, seconds: float = 60.0) -> None:
+    """Wait until a process listens on a port of this machine."""
+
+    def listens() -> bool:
+        assert process.poll() is None, f"it ended, with status {process.returncode}, and never listened"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    until(listens, seconds, f"listening on port {port}")
 
 
 def first_line(process: subprocess.Popen, seconds: float = 60.0) -> str:

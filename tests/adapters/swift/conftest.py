@@ -9,9 +9,7 @@ else:
 
     import pytest
     import tiny_model
-    from say_env import SESSIONS, all_closed
-
-    from aworld_gym.toolchain import stats
+    from say_sessions import sessions_fixture  # noqa: F401
 
     SMALL = {
         "per_device_train_batch_size": 8,
@@ -43,15 +41,6 @@ else:
     def warm_start() -> Path:
         """The folder of a model that calls the tools of the mini GAIA env."""
         return Path(__file__).parents[2] / "data" / "warm_start"
-
-    @pytest.fixture(autouse=True)
-    def sessions():
-        """Well-behaved sessions, none of which is left open."""
-        SESSIONS.reset()
-        before = stats()
-        yield SESSIONS
-        SESSIONS.reset()
-        all_closed(before)
 
     @pytest.fixture
     def probe(monkeypatch):

@@ -14,9 +14,7 @@ else:
     import pytest
     import tiny_model
     from probe_trainer import Probe, ProbeTrainer
-    from say_env import SESSIONS, all_closed
-
-    from aworld_gym.toolchain import stats
+    from say_sessions import sessions_fixture  # noqa: F401
 
     SMALL = {
         "per_device_train_batch_size": 8,
@@ -40,15 +38,10 @@ else:
         return tiny_model.build(tmp_path_factory.mktemp("model") / "tiny")
 
     @pytest.fixture(autouse=True)
-    def sessions():
-        """Well-behaved sessions, none of which is left open."""
+    def fresh():
+        """No trainers of earlier tests, and no word of what is to change in releases to come."""
         warnings.simplefilter("ignore", FutureWarning)
-        SESSIONS.reset()
         Probe.made.clear()
-        before = stats()
-        yield SESSIONS
-        SESSIONS.reset()
-        all_closed(before)
 
     @pytest.fixture
     def probe(monkeypatch):

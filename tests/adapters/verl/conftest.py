@@ -7,9 +7,7 @@ if importlib.util.find_spec("verl") is None:
 else:
     import pytest
     import tiny_model
-    from say_env import SESSIONS, all_closed
-
-    from aworld_gym.toolchain import stats
+    from say_sessions import sessions_fixture  # noqa: F401
 
     @pytest.fixture(scope="session")
     def untaught(tmp_path_factory):
@@ -18,12 +16,3 @@ else:
         tiny_model.random_model(tokenizer).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return folder
-
-    @pytest.fixture(autouse=True)
-    def sessions():
-        """Well-behaved sessions, none of which is left open."""
-        SESSIONS.reset()
-        before = stats()
-        yield SESSIONS
-        SESSIONS.reset()
-        all_closed(before)

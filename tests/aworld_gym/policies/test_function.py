@@ -69,6 +69,25 @@ def test_a_function_that_blocks_holds_up_nobody_and_runs_one_call_at_a_time():
     assert not thread.is_alive(), "the thread ends with the rollout"
 
 
+def test_a_rollout_that_ends_takes_nothing_from_another_with_the_same_policy():
+    began = threading.Event()
+
+    def slow(messages, tools):
+        began.set()
+        time.sleep(0.1)
+        return {"role": "assistant", "content": "<answer>42</answer>"}
+
+    policy, long = FunctionPolicy(slow), []
+    other = threading.Thread(
+        target=lambda: long.extend(rollout(shaping_functions.make_env, policy, episodes=6, concurrency=6))
+    )
+    other.start()
+    assert began.wait(30)
+    assert len(rollout(shaping_functions.make_env, policy, episodes=1)) == 1
+    other.join(30)
+    assert [episode.score for episode in long] == [1.0] * 6
+
+
 def test_coroutine_functions_of_many_episodes_run_together():
     async def waits(messages, tools):
         await asyncio.sleep(0.5)

@@ -61,11 +61,12 @@ def test_a_tool_without_parameters_is_called_without_arguments():
 
 
 def env_with(task):
-    return types.SimpleNamespace(get_wrapper_attr=lambda name: {"task": task}[name])
+    return types.SimpleNamespace(get_wrapper_attr=lambda name: {"task": task, "submit_tool": "submit_answer"}[name])
 
 
 def oracle(task):
-    return OraclePolicy().episode(obs=(), info={}, seed=0, index=0, attempt=0, env=env_with(task))
+    info = {"tools": [{"type": "function", "function": {"name": name}} for name in ("look", "submit_answer")]}
+    return OraclePolicy().episode(obs=(), info=info, seed=0, index=0, attempt=0, env=env_with(task))
 
 
 def test_the_oracle_plays_the_plan_and_then_owns_up():
@@ -81,6 +82,8 @@ def test_the_oracle_plays_the_plan_and_then_owns_up():
 def test_the_oracle_needs_a_plan():
     with pytest.raises(ConfigError, match="'t' has no plan"):
         oracle(Task("t", "?", "7"))
+    with pytest.raises(ConfigError, match="step 1 .* calls 'lok', .* offers look, submit_answer. Did you mean 'look'"):
+        oracle(Task("t", "?", "7", plan=(PlanStep("lok", {}),)))
 
 
 def test_a_script_that_is_too_short_is_an_error():

@@ -13,8 +13,8 @@ from tool_messages import call
 
 import aworld_gym  # noqa: F401
 from aworld_gym.errors import ConfigError, UnknownTaskError
-from aworld_gym.policies import OraclePolicy
-from aworld_gym.rollout import rollout
+from aworld_gym.policies import OraclePolicy, ScriptedPolicy
+from aworld_gym.rollout import Item, branch, rollout
 from aworld_gym.tasks import TaskList, from_records
 from aworld_gym.types import Task
 
@@ -229,4 +229,65 @@ def test_a_submission_that_no_tool_is_called(tmp_path):
     env = made(submit_tool="finish")
     with pytest.raises(ConfigError, match="`tools`|no tool is called 'finish'"):
         env.reset(seed=0)
+    env.close()
+
+
+FINISHING = {"mcpServers": {"own": {"python": "finishing_server:make_server"}}}
+SUM = {
+    "prompt": "How much is 40 + 2?",
+    "answer": 42,
+    "plan": [
+        {"tool": "add", "arguments": {"a": 40, "b": 2}},
+        {"tool": "submit_answer", "arguments": {"answer": "42"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("submit_tool", ["submit_answer", "finish", None])
+def test_a_plans_submission_is_made_in_the_way_that_the_env_takes(submit_tool):
+    env = made(mcp_config=FINISHING, tasks=[SUM], submit_tool=submit_tool)
+    (episode,) = rollout(env, OraclePolicy(), episodes=1)
+    assert (episode.score, episode.outcome, episode.submitted) == (1.0, "answered", "42")
+    last = episode.steps[-1].action
+    if submit_tool is None:
+        assert last["content"] == "<answer>42</answer>"
+    else:
+        assert [one["function"]["name"] for one in last["tool_calls"]] == [submit_tool]
+    env.close()
+
+
+def test_a_plan_of_tools_that_are_not_offered_is_refused_and_scores_nothing():
+    env = made(mcp_config=FINISHING, tasks=[SUM], tools=["report"])
+    with pytest.raises(ConfigError, match="step 1 of the plan of task .* calls 'add', which this env does not offer"):
+        rollout(env, OraclePolicy(), episodes=1)
+    env.close()
+
+
+def test_a_submission_without_an_answer_is_refused_where_there_is_one():
+    env = made(mcp_config=FINISHING, tasks=[SUM], submit_tool="report")
+    with pytest.raises(ConfigError, match="argument 'answer', and this tool takes text"):
+        env.reset(seed=0)
+    assert env.reset(options={"prompt": "Report."})[0], "there is nothing to be right about"
+    env.close()
+
+
+@pytest.mark.parametrize("options", [{"prompt": "Say hello."}, None])
+def test_an_episode_of_a_prompt_can_be_forked(options):
+    script = [call("echo", text="hello"), say("<answer>done</answer>")]
+    items = [Item(0, 0, options=options)]
+    env = made()
+    (played,) = rollout(env, ScriptedPolicy(script), items=items)
+    (fork,) = branch(played, 1, 1, ScriptedPolicy(script), options=options)
+    assert (fork.task_id, fork.prompt, fork.submitted) == (played.task_id, played.prompt, "done")
+    env.close()
+
+
+def test_prompts_of_a_long_run_are_forgotten(monkeypatch):
+    monkeypatch.setattr("envs.mcp.env.MAX_PROMPTS", 3)
+    env = made()
+    ids = [env.reset(options={"prompt": f"Prompt {k}."})[1]["task_id"] for k in range(4)]
+    assert env.reset(options={"task_id": ids[-1]})[0][-1]["content"] == "Prompt 3."
+    with pytest.raises(UnknownTaskError):
+        env.reset(options={"task_id": ids[0]})
+    assert env.reset(seed=0)[0], "the open question stays"
     env.close()

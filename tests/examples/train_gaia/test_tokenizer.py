@@ -8,23 +8,11 @@ import sys
 
 import numpy as np
 import pytest
+from gaia_schemas import TOOLS
 
 from aworld_gym.tokens import ChatCodec
 from envs.gaia import mini
 from examples.train_gaia.tokenizer import build_tokenizer
-
-
-def tool(name: str, *required: str) -> dict:
-    parameters = {"type": "object", "properties": {r: {"type": "string"} for r in required}, "required": list(required)}
-    return {"type": "function", "function": {"name": name, "description": "?", "parameters": parameters}}
-
-
-TOOLS = [
-    tool("list_files"),
-    tool("read_table", "path"),
-    tool("calculate", "expression"),
-    tool("submit_answer", "answer"),
-]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from gaia_schemas import TOOLS
 
 from aworld_gym.tokens import ChatCodec
 from envs.gaia import mini
@@ -12,18 +13,6 @@ from examples.train_gaia.model import build_model
 from examples.train_gaia.tokenizer import build_tokenizer
 from examples.train_gaia.warm import WarmSettings, demonstrations, drill, warm_start
 
-
-def tool(name: str, *required: str) -> dict:
-    parameters = {"type": "object", "properties": {r: {"type": "string"} for r in required}, "required": list(required)}
-    return {"type": "function", "function": {"name": name, "description": "?", "parameters": parameters}}
-
-
-TOOLS = [
-    tool("list_files"),
-    tool("read_table", "path"),
-    tool("calculate", "expression"),
-    tool("submit_answer", "answer"),
-]
 SHORT = WarmSettings(seed=5, drill_steps=3, imitation_steps=4, batch=2, drill_tokens=200)
 
 

@@ -4,14 +4,13 @@ import json
 import os
 import pickle
 import re
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import gymnasium as gym
 import pytest
+import waits
 from gaia_tools import Session
 from web_stand_in import Answer, StandIn
 
@@ -249,9 +248,7 @@ def test_a_server_with_an_episodes_files_needs_its_folder(capsys):
 
 
 def test_one_without_state_serves_http_too():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = waits.free_port()
     with StandIn(wiki) as stand_in:
         process = subprocess.Popen(
             [sys.executable, "-m", "envs.gaia.servers.wikipedia", "--http", str(port)],
@@ -259,21 +256,13 @@ def test_one_without_state_serves_http_too():
             env={**os.environ, "WIKIPEDIA_BASE_URL": stand_in.url, "AWORLD_ENV_FILE": os.path.abspath(_empty_file())},
         )
         try:
-            deadline = time.monotonic() + 60
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None and time.monotonic() < deadline, "the server did not start"
-                    time.sleep(0.05)
+            waits.for_port(port, process)
             env = ToolEnv({"mcpServers": {"w": {"url": f"http://127.0.0.1:{port}/mcp"}}}, [{"id": "a", "prompt": "?"}])
             env.reset(seed=0)
             assert called(env, "wikipedia_search", query="x") == "Grey River | a river"
             env.close()
         finally:
-            process.terminate()
-            process.wait(10)
+            waits.end(process)
 
 
 def _empty_file():
