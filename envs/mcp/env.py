@@ -27,6 +27,8 @@ SYSTEM_PROMPT = (
 )
 OPEN_PROMPT = "Say what you can do here: try one of your tools, then answer in a few words what it gave."
 """What is asked where nobody gave a task or a prompt."""
+MAX_PROMPTS = 1000
+"""Users' prompts that an env remembers, the latest: those are tasks that can be asked for by their ids."""
 
 
 class McpEnv(ToolEnv):
@@ -114,19 +116,34 @@ class McpEnv(ToolEnv):
             prompt = options.pop("prompt")
             if not isinstance(prompt, str) or not prompt.strip():
                 raise ConfigError(f"the option prompt is a text, got {prompt!r:.80}")
-            if "task_id" in options:
+            played = self._prompts.add(prompt)
+            if options.setdefault("task_id", played) != played:  # a fork of the prompt's episode names both
                 raise ConfigError("give either a prompt or a task_id, not both")
-            options["task_id"] = self._prompts.add(prompt)
         obs, info = await super().areset(seed=seed, options=options)
-        names = [tool["function"]["name"] for tool in info["tools"]]
-        if self.submit_tool is not None and self.submit_tool not in names:
+        try:
+            self._check_submission({tool["function"]["name"]: tool["function"] for tool in info["tools"]})
+        except ConfigError:
             await self.aclose()
-            similar = [name for name in names if name.endswith(f"__{self.submit_tool}")]
+            raise
+        return obs, info
+
+    def _check_submission(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise ConfigError where no answer could be submitted by the tool for that."""
+        if self.submit_tool is None:
+            return
+        if self.submit_tool not in tools:
+            similar = [name for name in tools if name.endswith(f"__{self.submit_tool}")]
             raise ConfigError(
                 f"no tool is called {self.submit_tool!r}, by which answers are submitted; "
-                + (f"there are {', '.join(similar)}: pass one as submit_tool=" if similar else f"there are {names}")
+                + (f"there are {', '.join(similar)}: pass one as submit_tool=" if similar else f"there are {[*tools]}")
             )
-        return obs, info
+        takes = tools[self.submit_tool].get("parameters", {}).get("properties", {})
+        if "answer" not in takes and self.task is not None and self.task.answer is not None:
+            raise ConfigError(
+                f"submit_tool={self.submit_tool!r}: an answer is submitted as the argument 'answer', and this tool "
+                f"takes {', '.join(takes) or 'no arguments'}, so that no answer would be right; choose another tool, "
+                "leave submit_tool out for one that is added, or pass None for answers in text"
+            )
 
     @property
     def _prompts(self) -> _WithPrompts:
@@ -145,6 +162,7 @@ class _WithPrompts:
     def __init__(self, source: TaskSource | None):
         self.source = source
         self._prompts: dict[str, Task] = {}
+        self._open = self.add(OPEN_PROMPT) if source is None else ""
 
     def __getattr__(self, name: str) -> Any:
         # What a source has beyond the protocol (its scorer's name, its list of tasks) is seen through.
@@ -155,12 +173,15 @@ class _WithPrompts:
     def add(self, prompt: str) -> str:
         """The id of the prompt's task."""
         task = Task(id=f"prompt-{hashlib.sha256(prompt.encode('utf-8', 'replace')).hexdigest()[:16]}", prompt=prompt)
+        self._prompts.pop(task.id, None)  # it becomes the latest
         self._prompts[task.id] = task
+        if len(self._prompts) > MAX_PROMPTS:
+            del self._prompts[next(name for name in self._prompts if name != self._open)]
         return task.id
 
     def sample(self, rng: np.random.Generator) -> Task:
         """One of the tasks; where there are none, an open question."""
-        return self._prompts[self.add(OPEN_PROMPT)] if self.source is None else self.source.sample(rng)
+        return self._prompts[self._open] if self.source is None else self.source.sample(rng)
 
     def get(self, task_id: str) -> Task:
         """The task or prompt of that id."""
