@@ -56,6 +56,7 @@ class FunctionPolicy:
             getattr(function, "__call__", None)  # noqa: B004  (an object with `async def __call__`)
         )
         self._thread: ThreadPoolExecutor | None = None
+        self._in_flight = 0
 
     def episode(
         self, *, obs: Any, info: Mapping[str, Any], seed: int | None, index: int, attempt: int, env: gym.Env
@@ -70,13 +71,20 @@ class FunctionPolicy:
         else:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="aworld-gym-policy")
-            said = await asyncio.get_running_loop().run_in_executor(self._thread, self._call, messages, tools)
+            self._in_flight += 1
+            try:
+                said = await asyncio.get_running_loop().run_in_executor(self._thread, self._call, messages, tools)
+            finally:
+                self._in_flight -= 1
         return await said if inspect.isawaitable(said) else said
 
     async def aclose(self) -> None:
-        """Let the function's thread end; a later episode starts another."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        """Let the function's thread end; a later episode starts another.
+
+        While episodes of another rollout wait for it, it goes on: that rollout's end will end it.
+        """
+        if self._thread is not None and not self._in_flight:
+            thread, self._thread = self._thread, None
             thread.shutdown(wait=False, cancel_futures=True)
 
     def _call(self, messages: list[Message], tools: Tools) -> Any:
