@@ -30,6 +30,21 @@ START_S, ORDER_S = 240.0, 300.0
 """Seconds that a driver may take to be ready, and for one order."""
 
 
+@contextmanager
+def needs(extras: str) -> Iterator[None]:
+    """Imports that only these extras bring: where one fails, the program ends with what to install.
+
+    Raises:
+        SystemExit: a package is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("adapters", "aworld_gym", "benchmarks", "envs", "examples"):
+            raise  # a module of our own, whose absence is a fault
+        sys.exit(f"this needs: pip install 'aworld-gym[{extras}]' ({error})")
+
+
 class Machine:
     """The machine's state while a benchmark runs: made before it, told after it."""
 

@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import gymnasium as gym
-import torch
-import torch.nn.functional as F
 import typer
-from tokenizers import Tokenizer
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import aworld_gym  # noqa: F401 - registers the envs
 from adapters import trl
 from aworld_gym.tokens import ChatCodec
-from examples.train_gaia.tokenizer import build_tokenizer
-from examples.train_gaia.warm import WarmSettings, demonstrations
+from benchmarks import common
+
+with common.needs("gaia,trl"):
+    import torch
+    import torch.nn.functional as F
+    from tokenizers import Tokenizer
+    from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+    from examples.train_gaia.tokenizer import build_tokenizer
+    from examples.train_gaia.warm import WarmSettings, demonstrations
 
 SHAPE = {
     "vocab_size": 151_936,

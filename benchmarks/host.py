@@ -28,13 +28,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from aworld_gym.host.sessions import TICK_S
 from aworld_gym.toolchain import Toolchain, loop
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.types import Limits
 from benchmarks import common
+
+with common.needs("gaia,dev"):
+    import psutil
+
+    from aworld_gym.host.sessions import TICK_S
 
 EMPTY_S, ROUND_S = 120.0, 600.0
 """Seconds for all sessions to end, and for one round of our own client's."""

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # started as a file: the examples are not installed
     sys.path.insert(0, str(ROOT))
 
+from benchmarks import common  # noqa: E402
 from examples.train_gaia import cli, report  # noqa: E402
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def main(
     console = Console(stderr=True)
     logging.basicConfig(level=logging.WARNING)
     console.print("loading torch, transformers and trl ...")
-    from examples.train_gaia.settings import small_model
+    with common.needs("gaia,trl"):
+        from examples.train_gaia.settings import small_model
 
-    cli.quiet()
+        cli.quiet()
     rows: list[dict[str, Any]] = []
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):
         base = small_model(work / f"seed-{seed}", seed=seed, steps=steps, tasks=tasks)

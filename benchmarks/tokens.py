@@ -1,6 +1,6 @@
 """What the token codec costs, as ratios within one run (absolute times are this machine's at this moment).
 
-    python benchmarks/tokens.py [--family qwen3_training] [--repeat 30]
+    python -m benchmarks.tokens [--family qwen3_training] [--repeat 30]
 
 Prints a table: ``extend`` after histories of three lengths, beside what rendering the whole dialogue again costs and
 what the ``renderers`` package and TRL's suffix cost, if they can be used with the family; microseconds a token for
@@ -22,10 +22,12 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "lib"))
 
-import chat_tokenizers  # noqa: E402
-from chat_dialogues import TOOLS  # noqa: E402
-
 from aworld_gym.tokens import ChatCodec  # noqa: E402
+from benchmarks import common  # noqa: E402
+
+with common.needs("gaia,trl,dev"):
+    import chat_tokenizers
+    from chat_dialogues import TOOLS
 
 HISTORIES = (1_000, 8_000, 32_000)
 
