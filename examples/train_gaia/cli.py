@@ -7,12 +7,12 @@ import dataclasses
 import logging
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
-import yaml
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.table import Table
 
 from aworld_gym.errors import AWorldGymError, ConfigError
@@ -75,10 +75,18 @@ def command(
         with (target / "train.log").open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log):
             found = train.run(chosen, console)
         page = report.write(found)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("adapters", "aworld_gym", "envs", "examples"):
+            raise  # a module of our own, whose absence is a fault
+        _refuse(console, f"training needs: pip install 'aworld-gym[gaia,trl]' ({error})", error)
     except AWorldGymError as error:
-        console.print(f"[red]error:[/red] {error}", highlight=False)
-        raise typer.Exit(2) from error
+        _refuse(console, str(error), error)
     _show(found, page)
+
+
+def _refuse(console: Console, why: str, error: Exception) -> NoReturn:
+    console.print(f"[red]error:[/red] {escape(why)}", highlight=False)
+    raise typer.Exit(2) from error
 
 
 def _show(found: Any, page: Path) -> None:
@@ -106,6 +114,8 @@ def folder(output: Path | None, name: str, resume: bool) -> Path:
 def read(config: Path | None) -> dict[str, Any]:
     if config is None:
         return {}
+    import yaml  # here, so that --help needs no more than the package
+
     try:
         found = yaml.safe_load(config.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as error:

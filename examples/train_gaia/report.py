@@ -106,8 +106,8 @@ def page(run: Run) -> str:
         "## Files",
         "",
         f"`{_relative(run.checkpoint, settings.output)}` the trained model and its tokenizer; `metrics.jsonl` what the "
-        "trainer logged, by step; `episodes.jsonl` every training episode (`aworld-gym view` and "
-        "`aworld_gym.trajectory` read it); `evaluation.json` the measurements"
+        "trainer logged, by step; `episodes.jsonl` every training episode (`aworld_gym.trajectory.read_jsonl` reads "
+        "it); `evaluation.json` the measurements"
         + ("; `start/` the model before GRPO; `warm_start.jsonl` its loss by step." if small else "."),
         "",
     ]
