@@ -20,6 +20,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from aworld_gym.doctor import TRAINERS
 from aworld_gym.errors import ConfigError, MissingDependencyError, did_you_mean
+from aworld_gym.imports import load_module
 from aworld_gym.types import Limits
 
 if TYPE_CHECKING:
@@ -64,15 +65,14 @@ def choose_env(env_id: str, kwargs_json: str | None, pairs: Sequence[str] | None
     kwargs = _json_object(kwargs_json, "--env-kwargs") | key_values(pairs)
     module, colon, _ = env_id.partition(":")
     if colon:  # Gymnasium's own way to name the module that registers an env
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"cannot import {module!r}, named in {env_id!r}: {error}") from error
+        load_module(module, env_id)
         env_id = env_id.partition(":")[2]
     try:
         spec = copy.deepcopy(gym.spec(env_id))
     except gym.error.Error as error:
-        raise ConfigError(str(error)) from error
+        ours = ", ".join(sorted(name for name in gym.registry if name.startswith("AWorld/")))
+        known = f" Envs of this package: {ours}. One of yours is named with the module that registers it: module:id"
+        raise ConfigError(f"{str(error).rstrip('.')}.{known}") from error
     parameters = _parameters(spec)
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         for name in kwargs:

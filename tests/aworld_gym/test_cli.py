@@ -114,6 +114,7 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
     [
         (["eval", "AWorld/Gaja-v0"], "Did you mean"),
         (["eval", "AWorld/Gaia-v9"], "v0"),
+        (["eval", "gaia"], "AWorld/Gaia-v0, AWorld/Mcp-v0"),
         (["eval", "no_such_module:Some-v0"], "cannot import 'no_such_module'"),
         (["eval", "AWorld/Gaia-v0", "-k", "splt=test"], "takes no argument 'splt'; it takes split, level"),
         (["eval", "AWorld/Gaia-v0", "-k", "split"], "expected KEY=VALUE, got 'split'"),
