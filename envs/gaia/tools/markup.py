@@ -26,7 +26,10 @@ _BLOCKS = frozenset(
 def html_text(source: str) -> str:
     """The visible text of an HTML page, blocks on lines of their own."""
     parser = _Text()
-    parser.feed(re.sub(r"<!\[[^>]*>?", "", source))  # a comment to browsers; the parser fails on odd ones
+    source = re.sub(r"<!\[[^>]*>?", "", source)  # a comment to browsers; the parser fails on odd ones
+    # No character's number has more than eight digits; the parser fails on thousands of them.
+    source = re.sub(r"&#0*([0-9]{1,8})[0-9]*", r"&#\1", source)
+    parser.feed(source)
     parser.close()
     text = re.sub(r"[ \t\xa0]+", " ", "".join(parser.out))
     text = re.sub(r" ?\n ?", "\n", text)

@@ -107,6 +107,26 @@ def test_html_with_odd_declarations_is_read(odd):
     assert html_text(f"<p>one</p>{odd}\n<p>two</p>").startswith("one")
 
 
+@pytest.mark.parametrize(
+    ("reference", "meant"),
+    [
+        ("&#" + "1" * 5000 + ";", "\ufffd"),
+        ("&#" + "0" * 5000 + "65;", "A"),
+        ("&#" + "0" * 5000 + ";", "\ufffd"),
+        ("&#x" + "f" * 5000 + ";", "\ufffd"),
+        ("&#65;", "A"),
+        ("&#00065", "A"),
+        ("&#1114112;", "\ufffd"),
+        ("&#1114109;", "\U0010fffd"),
+        ("&#;", "&#;"),
+    ],
+    ids=lambda value: value[:9],
+)
+def test_html_with_any_character_by_number_is_read(reference, meant):
+    """In text and in attributes, of however many digits."""
+    assert html_text(f"<p>one {reference}</p><img alt='two {reference}'>") == f"one {meant}\n[image: two {meant}]"
+
+
 def pdf(*pages: str) -> bytes:
     document = fpdf.FPDF()
     document.set_font("helvetica", size=11)
