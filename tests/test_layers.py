@@ -52,6 +52,14 @@ def test_modules_import_only_from_below():
                     assert order[other] <= rank, f"{file.relative_to(ROOT)} imports {name}, which stands above it"
 
 
+def test_every_module_has_its_place():
+    inside = {
+        path.stem for path in (ROOT / "aworld_gym").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    parts = {name for name in inside if name.startswith(("cli_", "__"))}  # of the command line, and of the package
+    assert inside - parts == set(layers())
+
+
 def test_importing_the_package_is_light():
     code = f"import sys, aworld_gym; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
