@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import os
@@ -86,6 +87,18 @@ def http_server(*args: str, port: int = 0):
     finally:
         waits.kill(process)
         process.stdout.close()
+
+
+async def noticed(connection, within: float = 20.0) -> None:
+    """Wait until a connection knows that its server is gone."""
+    async with asyncio.timeout(within):
+        while connection.dead is None:
+            await asyncio.sleep(0.01)
+
+
+def connection_of(session, name: str = "it"):
+    """The connection that a session's calls to a server go over."""
+    return session._grant.leases[name].connection
 
 
 def gone(pid: int, within: float = 5.0) -> bool:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -95,8 +94,10 @@ def test_the_supervisor_starts_fast_and_passes_the_exit_status_on():
     assert status("sh", "-c", "exit 5") == 5
     assert status("sh", "-c", "kill -9 $$") == 128 + signal.SIGKILL
     assert status("/no/such/program") == 127
-    started = time.monotonic()
+    before = os.times()
     assert status("true") == 0
-    assert time.monotonic() - started < 1.0
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < 1.0  # of the processor: how long it takes is the machine's load too
     os.close(lifeline)
     os.close(other)

@@ -96,7 +96,7 @@ def test_many_threads_at_once():
     results: list[int] = []
 
     async def answer(k):
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
         return k
 
     threads = [threading.Thread(target=lambda k=k: results.append(loop.run(answer(k)))) for k in range(20)]
@@ -106,7 +106,7 @@ def test_many_threads_at_once():
     for thread in threads:
         thread.join(30)
     assert sorted(results) == list(range(20))
-    assert time.monotonic() - started < 2.0
+    assert time.monotonic() - started < 8.0  # one after another: 10 s
 
 
 # -- fork -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from tool_servers import gone, on_loop, one, raw, session_of
+from tool_servers import gone, noticed, on_loop, one, raw, session_of
 
 from aworld_gym.toolchain import Toolchain, stats
 from aworld_gym.types import Limits
@@ -146,7 +146,7 @@ async def test_a_pooled_server_that_died_is_not_handed_out():
     await ready(toolchain, 1)
     connection = toolchain._runtime._pool._ready[0].connections["it"]
     os.kill(int((await connection.call("pid", {}, 5.0))["content"][0]["text"]), signal.SIGKILL)
-    await asyncio.sleep(0.3)
+    await noticed(connection)
     session = await toolchain.open()
     assert await text_of(session, "echo", text="a") == "a"
     await session.aclose()

@@ -18,8 +18,8 @@ from aworld_gym.toolchain.threads import Threads
 async def test_calls_run_side_by_side_and_threads_are_reused():
     pool = Threads(name="test-side")
     started = time.monotonic()
-    await asyncio.gather(*(pool.run(time.sleep, 0.2) for _ in range(30)))
-    assert time.monotonic() - started < 2.0
+    await asyncio.gather(*(pool.run(time.sleep, 0.5) for _ in range(30)))
+    assert time.monotonic() - started < 10.0  # one after another: 15 s
     count = sum(t.name == "test-side" for t in threading.enumerate())
     assert count == 30
     for _ in range(5):
@@ -49,7 +49,7 @@ async def test_a_cancelled_call_is_abandoned_at_once():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 10.0
     release.set()
 
 
@@ -98,5 +98,6 @@ async def test_idle_threads_end(monkeypatch):
     pool = Threads(name="test-idle")
     for _ in range(3):
         await asyncio.gather(*(pool.run(time.sleep, 0.01) for _ in range(5)))
-        await asyncio.sleep(0.5)
-        assert not any(t.name == "test-idle" for t in threading.enumerate())
+        async with asyncio.timeout(20):
+            while any(t.name == "test-idle" for t in threading.enumerate()):
+                await asyncio.sleep(0.02)

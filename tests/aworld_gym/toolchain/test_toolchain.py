@@ -76,13 +76,13 @@ def test_synchronous_tools_run_in_threads(factory):
             await text_of(session, "block", seconds=0.0)
             started = time.monotonic()
             await asyncio.gather(*(text_of(session, "block", seconds=0.3) for _ in range(50)))
-            assert time.monotonic() - started < 5.0  # one after another: 15 s
+            assert time.monotonic() - started < 10.0  # one after another: 15 s
         async with session_of(servers, call_timeout_s=0.5) as session:
-            result = await session.call("c", "block", {"seconds": 3.0})
+            result = await session.call("c", "block", {"seconds": 15.0})
             assert result.error == "tool_timeout"
             assert await text_of(session, "block", seconds=0.0) == "blocked"
             started = time.monotonic()
-        assert time.monotonic() - started < 1.5  # the thread goes on, and nobody waits for it
+        assert time.monotonic() - started < 8.0  # the thread goes on, and nobody waits for it
 
     loop.run(check())
 
