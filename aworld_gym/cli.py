@@ -36,10 +36,12 @@ from aworld_gym.cli_support import (
     server_tools,
 )
 from aworld_gym.cli_synth import synth
+from aworld_gym.cli_usage import Commands
 from aworld_gym.doctor import adapters_here
 from aworld_gym.errors import ConfigError
 
 app = typer.Typer(
+    cls=Commands,
     help="Gymnasium environments for training language-model agents that use tools.",
     no_args_is_help=True,
     add_completion=False,
@@ -234,6 +236,9 @@ def evaluate(
         finally:
             out.result(result, show=out.summary)
         if not result["valid"]:
+            counts = ", ".join(f"{kind} {count}" for kind, count in result["failures"].items())
+            again = "; mend it, then --resume plays them again" if output else ""
+            out.failed(f"nothing was measured: no episode is valid ({counts}); what failed is said above{again}")
             raise typer.Exit(FAILED)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import math
 import os
 import signal
 import sys
@@ -117,7 +118,7 @@ class Output:
             OutputError: stdout was closed by its reader, or is a file on a full disk.
         """
         if self._as_json:
-            self._print(json.dumps(value, default=str) + "\n")
+            self._print(json.dumps(strict_json(value), default=str) + "\n")
         else:
             with self._writing():
                 show(value)
@@ -135,6 +136,10 @@ class Output:
         """Say on stderr what is going on."""
         _stderr(text)
 
+    def failed(self, text: str) -> None:
+        """Say on stderr why a command that has printed its result fails all the same."""
+        _say_error(text)
+
     def write(self, path: Path, value: Mapping[str, Any]) -> None:
         """Write a result beside the episodes, readable; an old one is replaced whole, never half.
 
@@ -143,7 +148,7 @@ class Output:
         """
         partial = path.with_name(path.name + ".partial")
         try:
-            partial.write_text(json.dumps(value, indent=2, default=str) + "\n", encoding="utf-8")
+            partial.write_text(json.dumps(strict_json(value), indent=2, default=str) + "\n", encoding="utf-8")
             partial.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -166,29 +171,32 @@ class Output:
     def summary(self, value: Mapping[str, Any]) -> None:
         """An evaluation for people."""
         table = Table(title=f"{value['policy']} on {value['env_id']}", show_header=False)
-        seeds, listed, k = value["seeds"], value["manifest"], value["k"]
+        seeds, listed, k, valid = value["seeds"], value["manifest"], value["k"], value["valid"]
         rows = {
-            value["metric"]: _score(value, "pass_at_1"),
+            value["metric"]: _score(value, "pass_at_1") if valid else "not measured: no episode is valid",
             **({f"pass@{k}": _score(value, "pass_at_k")} if value["pass_at_k"] is not None else {}),
             **({f"avg@{k}": _score(value, "avg_at_k")} if k is not None and k > 1 else {}),
             "scorer": value["scorer"] or "the env's own",
             **({"split": str(value["split"])} if value["split"] is not None else {}),
             **({"manifest": f"{listed['name']}, {listed['tasks']} tasks, {listed['hash'][:19]}"} if listed else {}),
-            "k": f"{k} of each task" if k else "none scored" + (_UNSCORED if value["valid"] else ""),
+            **({"k": f"{k} of each task" if k else f"none scored{_UNSCORED}"} if valid else {}),
             "seeds": f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
             "episodes": f"{value['episodes']} ({value['invalid']} invalid, {value['retried']} attempts retried)",
-            "mean return": _number(value["mean_return"]),
-            "mean turns": _number(value["mean_turns"]),
-            "tool calls": f"{value['tool_calls']} ({value['tool_errors']} errors)",
-            "outcomes": _counted(value["outcomes"]),
-            **({"failures": _counted(value["failures"])} if value["failures"] else {}),
-            "wall time": f"{value['wall_s']:.1f} s",
         }
-        for level, numbers in value["by_level"].items():
+        if valid:
+            rows |= {
+                "mean return": _number(value["mean_return"]),
+                "mean turns": _number(value["mean_turns"]),
+                "tool calls": f"{value['tool_calls']} ({value['tool_errors']} errors)",
+                "outcomes": _counted(value["outcomes"]),
+            }
+        rows |= {"failures": _counted(value["failures"])} if value["failures"] else {}
+        rows["wall time"] = f"{value['wall_s']:.1f} s"
+        for level, numbers in value["by_level"].items() if valid else ():
             more = f", {numbers['invalid']} invalid" if numbers["invalid"] else ""
-            rows[f"level {level}"] = (
-                f"{value['metric']} {_score(numbers, 'pass_at_1')} of {_many(numbers['tasks'], 'task')}{more}"
-                + (f"\npass@{k} {_score(numbers, 'pass_at_k')}" if numbers["pass_at_k"] is not None else "")
+            mean = _score(numbers, "pass_at_1") if numbers["tasks"] else "not measured"
+            rows[f"level {level}"] = f"{value['metric']} {mean} of {_many(numbers['tasks'], 'task')}{more}" + (
+                f"\npass@{k} {_score(numbers, 'pass_at_k')}" if numbers["pass_at_k"] is not None else ""
             )
         if value["episodes_path"]:
             rows["episodes file"] = value["episodes_path"]
@@ -366,6 +374,15 @@ def _stdout(apart: bool) -> Iterator[IO[str]]:
 
 def _stderr(text: str, style: str | None = None) -> None:
     stderr_console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def strict_json(value: Any) -> Any:
+    """The value with null for numbers that JSON lacks: a loss that is not a number, say."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: strict_json(item) for name, item in value.items()}
+    return [strict_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _sentences(first: str, *more: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from aworld_gym.errors import ConfigError, did_you_mean
@@ -25,15 +26,30 @@ def load(path: str, short_names: Mapping[str, Any] | None = None) -> Any:
         raise ConfigError(
             f"expected an import path like 'package.module:name'{known}, got {path!r}.{did_you_mean(path, short_names)}"
         )
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"cannot import {module_name!r} (from {path!r}): {error}") from error
+    module = load_module(module_name, path)
     try:
         return getattr(module, name)
     except AttributeError:
         hint = did_you_mean(name, vars(module))
         raise ConfigError(f"module {module_name!r} has no {name!r} (from {path!r}).{hint}") from None
+
+
+def load_module(name: str, path: str) -> ModuleType:
+    """The module of that name.
+
+    Args:
+        name: such as ``package.module``.
+        path: what it was taken from, for messages.
+
+    Raises:
+        ConfigError: there is none, or that is no name of one.
+    """
+    if not all(name.split(".")):
+        raise ConfigError(f"{name!r} is no name of a module (from {path!r}): expected one like 'package.module'")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"cannot import {name!r} (from {path!r}): {error}") from error
 
 
 def path_of(thing: Any) -> str | None:

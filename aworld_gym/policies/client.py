@@ -52,6 +52,9 @@ class ModelClient:
         retries: of one request, after the first try.
         check_refused: what the caller is to check where the first request is refused.
         check_unreached: what the caller is to check where the server was never reached.
+
+    Raises:
+        ConfigError: a time or a number of retries that cannot be.
     """
 
     def __init__(
@@ -65,6 +68,10 @@ class ModelClient:
         check_refused: str,
         check_unreached: str,
     ):
+        if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
+            raise ConfigError(f"timeout_s must be a positive number of seconds, got {timeout_s!r}")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise ConfigError(f"retries must be a whole number of at least 0, got {retries!r}")
         self.where, self.base_url, self.timeout_s, self.retries = where, base_url, timeout_s, retries
         self._api_key = api_key
         self._check_refused, self._check_unreached = check_refused, check_unreached

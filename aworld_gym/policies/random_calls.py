@@ -9,6 +9,7 @@ import gymnasium as gym
 import jsonschema
 import numpy as np
 
+from aworld_gym.errors import ConfigError
 from aworld_gym.policies.base import Recipe, tool_call
 from aworld_gym.spaces import sample_json
 from aworld_gym.types import Message
@@ -25,11 +26,16 @@ class RandomPolicy:
 
     Args:
         seed: the policy's own seed.
+
+    Raises:
+        ConfigError: it is no whole number from 0.
     """
 
     name = "random"
 
     def __init__(self, seed: int = 0):
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise ConfigError(f"seed must be a whole number of at least 0, got {seed!r}")
         self.seed = seed
         self.settings = {"seed": seed}
         self.recipe = Recipe("random", self.settings)

@@ -76,7 +76,7 @@ async def said(llm: OpenAIPolicy, messages: list[Message]) -> str:
     """
     completion = await llm.complete(wire_messages(messages), ())
     if completion is None:
-        raise ConfigError("the prompt does not fit the model's context; offer fewer tools (--tools)")
+        raise ConfigError("the prompt does not fit the model's context; offer fewer tools (--tool)")
     return str(reply_message(completion, turn=0).get("content") or "")[:MAX_REPLY]
 
 

@@ -15,6 +15,7 @@ from adapters.common import EpisodeCounts, TrainResult
 from aworld_gym import doctor
 
 SMALL = str(Path(LIB) / "small_toolchain.py")
+ENDPOINT = ["eval", ENV, "--policy", "openai", "--base-url", "http://127.0.0.1:9/v1", "--model", "m"]
 
 
 # ---- tools ----------------------------------------------------------------------------------------------------
@@ -116,6 +117,11 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
         (["eval", "AWorld/Gaia-v9"], "v0"),
         (["eval", "gaia"], "AWorld/Gaia-v0, AWorld/Mcp-v0"),
         (["eval", "no_such_module:Some-v0"], "cannot import 'no_such_module'"),
+        (["eval", ":Some-v0"], "'' is no name of a module (from ':Some-v0')"),
+        (["eval", ".relative:Some-v0"], "'.relative' is no name of a module"),
+        (["eval", ENV, "--policy", "..relative:make"], "'..relative' is no name of a module"),
+        (["eval", ENV, "--policy", "random", "-p", "seed=-1"], "seed must be a whole number of at least 0, got -1"),
+        (["eval", ENV, "--policy", "random", "-p", "seed=x"], "seed must be a whole number of at least 0, got 'x'"),
         (["eval", "AWorld/Gaia-v0", "-k", "splt=test"], "takes no argument 'splt'; it takes split, level"),
         (["eval", "AWorld/Gaia-v0", "-k", "split"], "expected KEY=VALUE, got 'split'"),
         (["eval", "AWorld/Gaia-v0", "-k", "split=tset"], "tset"),
@@ -132,6 +138,9 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
         (["eval", ENV, "--policy", "orakle"], "Did you mean 'oracle'"),
         (["eval", ENV, "--policy", "random", "-p", "sed=1"], "options ['sed']"),
         (["eval", ENV, "--policy", "openai"], "LLM_MODEL_NAME"),
+        ([*ENDPOINT, "-p", "retries=-1"], "retries must be a whole number of at least 0, got -1"),
+        ([*ENDPOINT, "-p", "timeout_s=soon"], "timeout_s must be a positive number of seconds, got 'soon'"),
+        ([*ENDPOINT, "-p", "timeout_s=0"], "timeout_s must be a positive number of seconds, got 0"),
         (["eval", ENV, "--resume"], "--resume needs --output"),
         (["eval", ENV, "--episodes", "0"], "episodes must be"),
         (["tools"], "either an env id or --mcp-config"),
@@ -150,6 +159,25 @@ def test_what_cannot_work_says_what_to_do_without_a_traceback(run, args, message
     assert [line for line in err.splitlines() if "noise" not in line] == said, "one line, and nothing besides"
     code, out, _ = run(*args)
     assert code == 2 and out.replace("noise from making an env\n", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["eval", ENV, "--episodes", "abc"], "'--episodes'"),
+        (["eval", ENV, "--episods", "1"], "--episods"),
+        (["eval"], "'ENV'"),
+        (["eval", ENV, "--seed"], "--seed"),
+        (["evla", ENV], "'evla'"),
+        (["rescore", "a", "b"], "b"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_one_object_too(run, args, message):
+    code, out, err = run(*args, "--json")
+    error = only_json(out)["error"]
+    assert code == 2 and message in error["message"] and error["type"] and message in err
+    code, out, err = run(*args)
+    assert code == 2 and out == "" and message in err
 
 
 @pytest.mark.parametrize(

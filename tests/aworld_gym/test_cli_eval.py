@@ -209,6 +209,15 @@ def test_no_valid_episode_is_a_failure(run):
     assert found["outcomes"] == {"infra_failure": 1} and found["failures"] == {"server_died": 1}
 
 
+def test_what_was_not_measured_is_said_and_no_table_of_nothing(run, tmp_path):
+    args = ["eval", ENV, "-k", "stdio=true", "--policy", "cli_envs:dying", "--episodes", "2", "--retries", "0"]
+    code, out, err = run(*args, "--output", tmp_path / "run")
+    assert code == 1 and "not measured: no episode is valid" in out and "server_died 2" in out
+    assert "none" not in out and "mean" not in out and "level" not in out
+    assert "error: nothing was measured: no episode is valid (server_died 2)" in err and "--resume" in err
+    assert "--resume" not in run(*args)[2]
+
+
 def test_a_policys_bug(run, tmp_path):
     code, out, err = run(
         "eval", ENV, "--policy", "cli_envs:broken", "--episodes", "2", "--output", str(tmp_path), "--json"

@@ -359,6 +359,15 @@ def test_training_is_summed_up_for_people(run, monkeypatch):
     assert only_json(out)["metrics"] == metrics
 
 
+def test_numbers_that_json_lacks_are_null(run, monkeypatch):
+    metrics = [{"loss": float("nan"), "more": [float("inf"), {"x": (1.5, float("-inf"))}]}]
+    result = TrainResult(checkpoint="c", metrics=metrics, episodes="e", counts={})
+    monkeypatch.setattr("aworld_gym.cli.adapter", lambda name: types.SimpleNamespace(train=lambda *a, **k: result))
+    code, out, _ = run("train", ENV, "--model", "m", "--output", "o", "--json")
+    (line,) = json.loads(out, parse_constant=pytest.fail)["metrics"]
+    assert code == 0 and line == {"loss": None, "more": [None, {"x": [1.5, None]}]}
+
+
 def test_training_without_numbers_is_no_error(run, monkeypatch):
     result = TrainResult(Path("final"), [], Path("e.jsonl"))
     monkeypatch.setitem(sys.modules, "adapters.trl", types.SimpleNamespace(train=lambda env, **kwargs: result))
