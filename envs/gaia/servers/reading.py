@@ -18,8 +18,6 @@ PARSE_CPU_S = 5.0
 """Seconds of processor time for one page."""
 _TEXT_KINDS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 
-logging.getLogger("readability").setLevel(logging.CRITICAL)  # it logs a traceback for every page it cannot read
-
 
 async def text_of(reply: Reply, *, whole: bool = False) -> str:
     """The readable text of a page.
@@ -75,6 +73,8 @@ def page_text(source: str, whole: bool) -> str:
     from readability import Document
     from readability.readability import Unparseable
 
+    # It logs a traceback for every page it cannot read. Here, in a server's process; this module is imported in others.
+    logging.getLogger("readability").setLevel(logging.CRITICAL)
     try:
         document = Document(source)
         title, main = " ".join(document.short_title().split()), html_text(document.summary())

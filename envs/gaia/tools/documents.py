@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import Field
@@ -119,11 +122,10 @@ def _pptx(file: BinaryIO, path: str) -> str:
 def _pdf(file: BinaryIO, path: str) -> str:
     import pypdf  # not at import time: it takes 0.1 s
 
-    logging.getLogger("pypdf").setLevel(logging.ERROR)  # it warns of every oddity of a file
     limits: dict[str, Any] = {f"{name}_maximum_output_length": MAX_PDF_STREAM for name in _PDF_FILTERS}
     limits["stream_decoding_work_maximum_length"] = MAX_PDF_STREAM + (2 << 20)  # what goes in counts as well
     try:
-        with pypdf.apply_configuration(**limits):
+        with _quiet(), pypdf.apply_configuration(**limits):
             reader = pypdf.PdfReader(file, strict=False)
             if reader.is_encrypted:
                 raise ToolFault(f"{quoted(path)} is encrypted; no password is known")
@@ -143,6 +145,29 @@ def _pdf(file: BinaryIO, path: str) -> str:
 
 
 _PDF_FILTERS = ("zlib", "lzw", "run_length", "brotli", "jbig2", "array_based_stream")
+
+
+_reading: ContextVar[bool] = ContextVar("reading", default=False)
+
+
+def _no_oddities(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or not _reading.get()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep from the program's log that pypdf warns of every oddity of a file, in this call alone.
+
+    Its loggers are the whole program's, which may read files with it too; so nothing else about them is changed.
+    """
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "pypdf":  # a filter holds for one logger, not for those below it
+            logging.getLogger(name).addFilter(_no_oddities)
+    token = _reading.set(True)
+    try:
+        yield
+    finally:
+        _reading.reset(token)
 
 
 def _pdf_pages(reader: Any, path: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import warnings
+import struct
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 from pydantic import Field
@@ -93,9 +93,7 @@ def load(file: BinaryIO, path: str) -> Image:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own bound is lower
-            image: Image.Image = Image.open(file, formats=_FORMATS)
+        image: Image.Image = _opened(file)
         if image.width * image.height > MAX_PIXELS:
             raise ToolFault(f"{quoted(path)} has {image.width}x{image.height} pixels; at most {MAX_PIXELS:,} are taken")
         image.load()
@@ -105,9 +103,36 @@ def load(file: BinaryIO, path: str) -> Image:
         return image if image.mode == "RGB" else image.convert("RGB")
     except ToolFault:
         raise
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):  # of a frame that is larger than its image
         raise ToolFault(f"{quoted(path)} has too many pixels; at most {MAX_PIXELS:,} are taken") from None
     except UnidentifiedImageError:
         raise ToolFault(f"{quoted(path)} is not a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]} image") from None
     except Exception as error:  # Pillow raises nearly anything for a broken file; its texts may name descriptors
         raise ToolFault(f"{quoted(path)} is a broken image ({type(error).__name__})") from None
+
+
+def _opened(file: BinaryIO) -> Image:
+    """As ``Image.open``, which would warn of many pixels; our own bound comes next, and is lower.
+
+    A warning cannot be silenced for one call: Python's filters of warnings are the whole process's, and
+    ``warnings.catch_warnings`` in several threads at once leaves them changed for good.
+
+    Raises:
+        UnidentifiedImageError: it is none of the formats.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    Image.preinit()
+    file.seek(0)
+    start = file.read(16)
+    for name in _FORMATS:
+        if name not in Image.OPEN:
+            Image.init()
+        make, accepts = Image.OPEN[name]
+        if accepts is not None and accepts(start) is True:
+            file.seek(0)
+            try:
+                return make(file, "")
+            except (SyntaxError, IndexError, TypeError, struct.error) as error:
+                raise UnidentifiedImageError from error
+    raise UnidentifiedImageError
