@@ -13,6 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [
+    *PAGES,
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "benchmarks").rglob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 BIN = Path(sys.executable).parent
 
 
@@ -141,11 +147,50 @@ def test_make_knows_the_targets_that_pages_name():
             run(["make", "--dry-run", "-C", str(ROOT), target], ROOT)
 
 
-def test_links_lead_somewhere():
-    for page in PAGES:
-        for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
-            if not link.startswith("http"):
-                assert (page.parent / link).exists(), f"{page.name} links to {link}, which is not there"
+def text(page):
+    """A page without its blocks of code."""
+    return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors(page):
+    """What a link to a heading is called, as GitHub makes it."""
+    headings = re.findall(r"^#+ (.*)$", text(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)]+)\)", text(page)):
+        path, _, anchor = link.partition("#")
+        if not link.startswith("http"):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name} links to {link}, which is not there"
+            assert not anchor or anchor in anchors(target), f"{page.name} links to {link}: no such heading there"
+
+
+def spoken(page):
+    """The text of a page, a command that is broken into lines on one."""
+    joined = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("\n", " "), joined)
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_are_there(page):
+    import typer
+
+    from aworld_gym.cli import app
+
+    known = {
+        name: {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        for name, command in typer.main.get_command(app).commands.items()
+    }
+    for name, rest in re.findall(r"(?:`|^ *)aworld-gym (\w+)([^`\n]*)", spoken(page), re.MULTILINE):
+        assert name in known, f"{page.name}: aworld-gym has no command {name!r}"
+        for option in re.findall(r"(?<= )--?[A-Za-z][\w-]*", rest.partition("#")[0]):
+            assert option in known[name], f"{page.name}: aworld-gym {name} has no option {option}"
+    for module in re.findall(r"python -m ((?:adapters|benchmarks|envs|examples|tests)[\w.]*\w)", spoken(page)):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), f"{page.name}: no module {module}"
 
 
 def test_the_page_of_the_environment_names_what_the_code_has():
