@@ -114,6 +114,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, frame: self.signals.add(number))
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        # What the thread that started us has blocked is blocked here as well, and would be in the server.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.set_inheritable(lifeline, False)
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -135,6 +135,26 @@ def _open_up(path: str | Path, parent: int | None = None, *, file: bool = False)
         os.close(descriptor)
 
 
+def heeding_signals(command: list[str], python: str) -> list[str]:
+    """The command, so that it starts with no signal blocked, and hears of its children's ends.
+
+    A new process inherits what the program has set for itself, and bubblewrap waits for ever where SIGCHLD is ignored
+    (as servers that fork ignore it). Popen has no word for it but code that runs between fork and exec, which may
+    hang where there are threads; so where something is to be put right, an interpreter comes first and does it.
+    """
+    if signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN and not signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        return command
+    return [python, "-I", "-S", "-c", _HEED, *command]
+
+
+_HEED = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 def descendants(pid: int) -> list[int]:
     """Living processes below ``pid``; none where the system does not list children."""
     found: list[int] = []

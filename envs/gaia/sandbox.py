@@ -27,7 +27,7 @@ from typing import BinaryIO
 
 from envs.gaia import bubblewrap, seccomp
 from envs.gaia.bubblewrap import CODE, MOUNT
-from envs.gaia.processes import files_of, kill_tree, remove_new, threads_of, wait_gone
+from envs.gaia.processes import files_of, heeding_signals, kill_tree, remove_new, threads_of, wait_gone
 
 MODES = ("auto", "none")
 _ADVICE = (
@@ -260,7 +260,7 @@ class _Job:
     def _start(self, command: list[str], fds: list[int]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                command,
+                heeding_signals(command, bubblewrap.python()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
