@@ -22,6 +22,17 @@ def until(condition: Callable[[], Any], seconds: float = 30.0, what: str = "it")
     return value
 
 
+def still(look: Callable[[], Any], quiet_s: float = 0.4, seconds: float = 20.0) -> Any:
+    """Wait until something has not changed for a while; what it is then. It fails where that never comes."""
+    end, value, since = time.monotonic() + seconds, look(), time.monotonic()
+    while time.monotonic() - since < quiet_s:
+        assert time.monotonic() < end, f"it still changes after {seconds:g} s"
+        time.sleep(0.02)
+        if (now := look()) != value:
+            value, since = now, time.monotonic()
+    return value
+
+
 def free_port() -> int:
     """A port of this machine that nobody listens on, unless somebody else asks for one in the same moment."""
     with socket.socket() as probe:

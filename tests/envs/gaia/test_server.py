@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+import waits
 from gaia_tools import REPOSITORY, command, http_server, needs_sandbox, served
 
 from aworld_gym.errors import ConfigError
@@ -76,38 +77,38 @@ async def test_blocking_tools_leave_the_loop_free(tmp_path):
     async with served(tmp_path) as session:
         await session.ok("run_python", code="1")  # the sandbox's first trial
         ticker = asyncio.create_task(tick())
-        slow = asyncio.create_task(session.ok("run_python", code="import time; time.sleep(0.6)"))
-        await asyncio.sleep(0.2)
+        code = "import os, time\nopen('begun', 'w')\nwhile not os.path.exists('go'):\n  time.sleep(0.01)"
+        slow = asyncio.create_task(session.ok("run_python", code=code))
+        async with asyncio.timeout(20):
+            while not (tmp_path / "begun").exists() or ticks < 20:
+                await asyncio.sleep(0.02)
         assert await session.ok("calculate", expression="2+2") == "4"
         assert not slow.done()
+        (tmp_path / "go").touch()
         await slow
         ticker.cancel()
-    assert ticks > 20
 
 
 @needs_sandbox
 async def test_calls_of_one_session_run_at_once(tmp_path):
     async with served(tmp_path) as session:
         await session.ok("run_python", code="1")
-        start = time.monotonic()
-        await asyncio.gather(*(session.ok("run_python", code="import time; time.sleep(0.5)") for _ in range(6)))
-    assert time.monotonic() - start < 2.5
+        code = "import os, time\nopen('at%d', 'w')\nwhile len(os.listdir('.')) < 6:\n  time.sleep(0.01)"
+        await asyncio.gather(*(session.ok("run_python", code=code % k) for k in range(6)))  # each waits for all
 
 
 @needs_sandbox
 async def test_a_cancelled_call_ends_its_program(tmp_path):
     async with served(tmp_path) as session:
         await session.ok("run_python", code="1")
-        code = "import time\nfor i in range(100):\n  open('beat','w').write(str(i))\n  time.sleep(0.02)"
+        code = "import time\nwhile True:\n  open('beat', 'a').write('x')\n  time.sleep(0.01)"
         call = asyncio.create_task(session("run_python", code=code))
-        while not (tmp_path / "beat").exists():
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(20):
+            while not (tmp_path / "beat").exists():
+                await asyncio.sleep(0.02)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-    await asyncio.sleep(0.3)
-    before = (tmp_path / "beat").read_text()
-    await asyncio.sleep(0.2)
-    assert (tmp_path / "beat").read_text() == before
+        await asyncio.to_thread(waits.still, lambda: (tmp_path / "beat").stat().st_size)
 
 
 LONG = "x" * 3000

@@ -302,9 +302,9 @@ def test_a_huge_file_is_refused_unread(tmp_path):
     with open(tmp_path / "a.sqlite", "wb") as file:
         file.write(WHOLE)
         file.truncate(200 << 20)
-    start = time.monotonic()
+    start = time.process_time()
     assert "209,715,200 bytes" in refused(tmp_path, "SELECT 1")
-    assert time.monotonic() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_no_path_leads_outside(folder):

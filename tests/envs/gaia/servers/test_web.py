@@ -69,19 +69,19 @@ async def test_what_must_not_be_repeated_is_not():
     assert len(stand_in.requests) == 1
 
 
-@pytest.mark.parametrize("slow", [Answer({}, delay_s=2.0), Answer({"a": "b" * 40}, drip_s=0.1)])
+@pytest.mark.parametrize("slow", [Answer({}, delay_s=20.0), Answer({"a": "b" * 200}, drip_s=0.1)])
 async def test_slow_answers_end_at_the_deadline(slow):
     with StandIn(lambda request: slow) as stand_in:
         start = time.monotonic()
         assert "did not answer within 0.4 s" in await fault(api(stand_in, timeout_s=0.4).json("GET"))
-        assert time.monotonic() - start < 1.5
+        assert time.monotonic() - start < 10
 
 
 async def test_a_waiting_time_beyond_the_deadline_is_not_waited():
-    with StandIn(lambda request: Answer("", 429, headers={"Retry-After": "2"})) as stand_in:
+    with StandIn(lambda request: Answer("", 429, headers={"Retry-After": "20"})) as stand_in:
         start = time.monotonic()
-        assert "try again in 2 s" in await fault(api(stand_in, timeout_s=1.0).json("GET"))
-        assert time.monotonic() - start < 0.8
+        assert "try again in 20 s" in await fault(api(stand_in, timeout_s=15.0).json("GET"))
+        assert time.monotonic() - start < 10
 
 
 async def test_nobody_there():
