@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -118,14 +118,15 @@ class Endpoint:
         if session is None:
             await self._open(message, body, claims, headers, scope, receive, send)
             return
-        with session.used():
-            await self._pass(session, message, body, headers, scope, receive, send)
+        with session.used() as left:
+            await self._pass(session, left, message, body, headers, scope, receive, send)
 
     # -- within a session ------------------------------------------------------------------------------------
 
     async def _pass(
         self,
         session: Session,
+        left: Callable[[], None],
         message: dict[str, Any],
         body: bytes,
         headers: Headers,
@@ -155,7 +156,7 @@ class Endpoint:
         elif not isinstance(params, dict):
             await reply(rpc_error(number, INVALID_PARAMS, "tools/call needs params"))(scope, receive, send)
         else:
-            await Exchange(session, message, offered, self._metrics).run(send)
+            await Exchange(session, message, offered, self._metrics).run(receive, send, left)
 
     async def _list(self, session: Session, number: Any, offered: frozenset[str] | None) -> dict[str, Any]:
         """The tools that the servers have now."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
-from starlette.types import Send
+from starlette.types import Receive, Send
 
 from aworld_gym.errors import InfraError, describe, did_you_mean
-from aworld_gym.host.bodies import INVALID_PARAMS, dumped, rpc_error
+from aworld_gym.host.bodies import INVALID_PARAMS, dumped, gone, rpc_error
 from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.sessions import MAX_CALLS, Session
 from aworld_gym.toolchain import content, messages
@@ -49,8 +50,8 @@ class Exchange:
         self._token = token if isinstance(token, str | int) and not isinstance(token, bool) else None
         self._events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
-    async def run(self, send: Send) -> None:
-        """Call, and answer."""
+    async def run(self, receive: Receive, send: Send, left: Callable[[], None]) -> None:
+        """Call, and answer; ``left`` is called if the client leaves meanwhile, which ends no call."""
         key = call_key(self._number)
         if key in self._session.calls:
             await self._json(send, rpc_error(self._number, -32600, "a request of this id is under way already"))
@@ -69,7 +70,12 @@ class Exchange:
             if event is None and call.done():
                 await self._json(send, self._outcome(call))
             else:
-                await self._stream(send, call, event)
+                watch = asyncio.create_task(gone(receive))  # of calls that take long: what a quick one is not worth
+                watch.add_done_callback(lambda _: left())
+                try:
+                    await self._stream(send, call, event)
+                finally:
+                    watch.cancel()
         finally:
             del self._session.calls[key]
             call.cancel()

@@ -59,7 +59,7 @@ class Session:
     settled: bool = False
     """The client went on after the first reply."""
     busy: int = 0
-    """Requests under way."""
+    """Requests under way whose senders wait for the answer."""
     streams: int = 0
     """Streams that the client holds open."""
     left_at: float | None = None
@@ -77,15 +77,23 @@ class Session:
     closing: asyncio.Task[None] | None = None
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """While it is entered, a request is under way."""
+    def used(self) -> Iterator[Callable[[], None]]:
+        """While it is entered, a request is under way; what it gives is to be called if its sender leaves before."""
         self.busy += 1
         self.used_at, self.settled = time.monotonic(), True
+        waited_for = True
+
+        def left() -> None:
+            nonlocal waited_for
+            if waited_for:
+                waited_for = False
+                self.busy -= 1
+                self.used_at = time.monotonic()
+
         try:
-            yield
+            yield left
         finally:
-            self.busy -= 1
-            self.used_at = time.monotonic()
+            left()
 
     @contextmanager
     def watched(self) -> Iterator[None]:

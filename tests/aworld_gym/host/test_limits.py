@@ -56,7 +56,7 @@ def test_a_request_whose_head_does_not_come_is_not_waited_for():
             first, answer, took = await dripped(running, data, 0.05, *before)
             assert not before or first.startswith(b"HTTP/1.1 400")  # and the connection was kept
             assert answer.startswith(b"HTTP/1.1 408 ") and answer.endswith(b"no whole request within 0.5 s")
-            assert 0.4 < took < 3.0
+            assert 0.4 < took < 8.0
         async with session_at(running) as session:  # nothing else has a deadline of this kind
             assert (await session.call("1", "sleep", {"seconds": 1.2})).text == "slept"
             await asyncio.sleep(0.8)
@@ -98,7 +98,7 @@ def test_a_body_that_drips_is_not_waited_for(path, monkeypatch):
                 line += await reader.read()
             writer.close()
             assert line.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.5 s" in line
-            assert b"connection: close" in line.lower() and 0.4 < time.monotonic() - began < 3.0
+            assert b"connection: close" in line.lower() and 0.4 < time.monotonic() - began < 8.0
             assert (await session.call("1", "add", {"a": 1})).text == "2"
 
     async def first_byte(reader, writer):
@@ -116,12 +116,12 @@ def test_calls_of_one_session_wait_for_their_turn():
     async def test(running):
         async with session_at(running) as one, session_at(running) as other:
             began = time.monotonic()
-            calls = [asyncio.create_task(one.call(str(k), "sleep", {"seconds": 0.2})) for k in range(12)]
+            calls = [asyncio.create_task(one.call(str(k), "sleep", {"seconds": 0.5})) for k in range(12)]
             await asyncio.sleep(0.05)
             assert (await other.call("1", "add", {"a": 1})).text == "2"  # another session's do not wait for them
-            assert time.monotonic() - began < 0.5
+            assert not all(call.done() for call in calls)
             assert {result.text for result in await asyncio.gather(*calls)} == {"slept"}
-            assert 0.6 <= time.monotonic() - began < 3.0
+            assert 1.5 <= time.monotonic() - began < 5.5  # four at a time; one after another: 6
 
     playing(test, max_calls=4)
 

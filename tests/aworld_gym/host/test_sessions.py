@@ -17,6 +17,7 @@ from hosts import host_here, host_process, quick_config, session_at
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
+from aworld_gym.host import exchange
 from aworld_gym.host.sessions import TICK_S
 from aworld_gym.toolchain import hosted, load_config, loop
 
@@ -200,6 +201,29 @@ def test_other_clients_need_not_hold_a_stream():
             assert await ping(client, headers) == 200
 
     playing(test, absence_s=0.2)
+
+
+@pytest.mark.parametrize("token", [None, "t"], ids=["silent", "with progress"])
+def test_a_call_that_its_client_does_not_wait_for_holds_no_session(monkeypatch, token):
+    monkeypatch.setattr(exchange, "PATIENCE_S", 0.3)
+    meta = {} if token is None else {"_meta": {"progressToken": token}}
+    call = {"name": "sleep", "arguments": {"seconds": 30}, **meta}
+    call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": call}
+
+    async def test(running):
+        async with raw(running) as client:
+            headers = await opened(client)
+            async with client.stream("GET", "/mcp", headers=headers | {"accept": "text/event-stream"}):
+                calling = asyncio.create_task(client.post("/mcp", json=call, headers=headers))
+                await until(lambda: any(session.calls for session in running.host.sessions._all))
+            await asyncio.sleep(1.5)
+            assert len(running.host.sessions) == 1  # its stream broke, but it waits for the answer
+            calling.cancel()
+            await until(lambda: not len(running.host.sessions), 5)
+        assert number(running, "sessions_closed_total", toolchain="basic", why="absent") == 1
+        assert running.host.sessions._slots._value == 64
+
+    playing(test, foreign_absence_s=0.5)
 
 
 def test_sessions_that_are_dropped_leave_nothing_behind():
