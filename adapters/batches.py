@@ -15,6 +15,7 @@ from gymnasium.envs.registration import EnvSpec
 from adapters.episodes import EpisodeCounts, Journals, episode_metrics
 from adapters.options import RolloutOptions
 from adapters.tasks import number_items
+from aworld_gym.errors import ConfigError
 from aworld_gym.generation import Generate, PoolStats
 from aworld_gym.token_policy import TokenEpisode, token_rollout
 from aworld_gym.tokens import ChatCodec
@@ -43,7 +44,7 @@ class Batches:
         group_size: int,
         step: int,
         accelerator: Any,
-        max_tokens: int,
+        max_tokens: int | None,
         max_context: int | None,
         room: str,
     ) -> tuple[list[TokenEpisode], list[dict[str, float]]]:
@@ -58,20 +59,26 @@ class Batches:
             group_size: episodes per group.
             step: the trainer's.
             accelerator: which process this is, and of how many.
-            max_tokens: ids of a whole episode after its prompt.
+            max_tokens: ids of a whole episode after its prompt; None is as many as ``max_context`` leaves.
             max_context: ids of prompt and episode together.
             room: what to do for prompts that leave no room for a turn.
 
         Returns:
             The episodes in the order of their seeds, and what to log of each.
+
+        Raises:
+            ConfigError: nothing bounds an episode.
         """
+        bound = max_context if max_tokens is None else max_tokens
+        if bound is None:
+            raise ConfigError("nothing says how many tokens an episode may have: set max_completion_length")
         rank, stats = accelerator.process_index, PoolStats()
         played = token_rollout(
             spec,
             codec,
             sample,
             number_items(seeds, group_size, first=rank * len(seeds), step=step),
-            max_tokens=max_tokens,
+            max_tokens=bound,
             max_context=max_context,
             journal=self.journals.get(split, rank),
             rendezvous=_rendezvous if accelerator.num_processes > 1 else None,

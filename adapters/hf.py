@@ -11,8 +11,9 @@ import torch
 from accelerate.utils import gather_object
 from transformers import GenerationConfig, TrainerCallback
 
-from adapters.common import DEFAULT_TASKS, THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, LogprobAlarm, MetricsFile
+from adapters.common import DEFAULT_TASKS, THRESHOLD_FP32, THRESHOLD_LOW_PRECISION, Job, LogprobAlarm, MetricsFile
 from adapters.credit import turn_advantages
+from aworld_gym.errors import ConfigError
 from aworld_gym.generation import Sampled
 
 
@@ -45,6 +46,22 @@ def tasks_needed(args: Any) -> int:
     forwards_per_batch = (args.steps_per_generation or 1) * args.num_iterations
     batches = math.ceil(args.max_steps * args.gradient_accumulation_steps / forwards_per_batch)
     return batches * ((args.generation_batch_size or 1) // (args.num_generations or 1))
+
+
+def run_seeds(job: Job, args: Any) -> dict[str, list[int]]:
+    """By split, the seeds of a run's tasks.
+
+    Raises:
+        ConfigError: no batch could be filled: transformers' Trainer would end at once, and say that it has trained.
+    """
+    seeds = job.seeds(tasks_needed(args), args.seed)
+    groups = (args.generation_batch_size or 1) // (args.num_generations or 1)
+    if len(seeds["train"]) < groups:
+        raise ConfigError(
+            f"a batch plays {groups} tasks (generation_batch_size {args.generation_batch_size}, in groups of "
+            f"{args.num_generations}), and there are {len(seeds['train'])}: give more tasks, or make the batch smaller"
+        )
+    return seeds
 
 
 def logprob_alarm(model: Any, args: Any, threshold: float | None) -> LogprobAlarm:

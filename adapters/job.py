@@ -88,15 +88,15 @@ class Job:
             why = str(error).strip().split("\n")[0].rstrip(".")
             raise ConfigError(f"the {what} {str(self.model)!r} cannot be loaded: {why}. {MODELS}") from error
 
-    def say(self, tasks: int, group_size: int, max_tokens: int) -> None:
-        """Log what is about to be trained."""
+    def say(self, tasks: int, group_size: int, max_tokens: int | None) -> None:
+        """Log what is about to be trained; ``max_tokens`` None is as many as the model holds."""
         log.info(
-            "training on %s: %d tasks an epoch, %d episodes a group, at most %d tokens an episode after its prompt; "
+            "training on %s: %d tasks an epoch, %d episodes a group, at most %s tokens an episode after its prompt; "
             "the reward of %s",
             self.specs["train"].id,
             tasks,
             group_size,
-            max_tokens,
+            "the model's" if max_tokens is None else max_tokens,
             "an episode is the sum of its steps' rewards"
             if self.credit == "episode"
             else "each turn is its own and the later",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import logging
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,7 @@ def take_rollout(given: dict[str, Any], rollout: Any) -> Any:
 
 
 def checked(given: Mapping[str, Any], arguments: type, train: Callable[..., Any]) -> dict[str, Any]:
-    """The settings, with text that stands for a number as one: YAML reads 1e-6 (without a dot) as text.
+    """The settings, with what YAML does not read as it is meant: 1e-6 (without a dot) as text, ``no`` as False.
 
     Args:
         given: the user's.
@@ -59,7 +61,7 @@ def checked(given: Mapping[str, Any], arguments: type, train: Callable[..., Any]
         train: the adapter's, which has arguments of its own.
 
     Raises:
-        ConfigError: one that the dataclass does not have.
+        ConfigError: one that the dataclass does not have, or a text where it has a whole number.
     """
     known = {field.name: str(field.type) for field in dataclasses.fields(arguments)}
     own = [name for name, p in inspect.signature(train).parameters.items() if p.kind is p.KEYWORD_ONLY]
@@ -72,7 +74,7 @@ def checked(given: Mapping[str, Any], arguments: type, train: Callable[..., Any]
         if name not in known:
             hint = did_you_mean(name, [*known, *own])
             raise ConfigError(f"{arguments.__name__} has no field {name!r}, and train() no such argument.{hint}")
-    return {name: _number(value) if "float" in known[name] else value for name, value in given.items()}
+    return {name: _plain(name, value, known[name]) for name, value in given.items()}
 
 
 def leaves(given: Mapping[str, Any], tree: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
@@ -113,10 +115,22 @@ def say(settings: Mapping[str, Any]) -> None:
     log.info("set by the adapter: %s", ", ".join(f"{name}={value!r}" for name, value in settings.items()))
 
 
-def _number(value: Any) -> Any:
-    if not isinstance(value, str):
+_NO_TYPE = {"class", "typing", "Optional", "Union", "None", "NoneType"}
+
+
+def _plain(name: str, value: Any, declared: str) -> Any:
+    """A setting as its field's type, in words, has it."""
+    kinds = set(re.findall(r"\w+", declared)) - _NO_TYPE
+    if value is False and name.endswith("_strategy"):
+        return "no"
+    if not isinstance(value, str) or not (kinds == {"int"} or "float" in kinds):
         return value
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
+        number = math.nan
+    if kinds == {"int"} and not number.is_integer():
+        raise ConfigError(f"{name}={value!r}: expected a whole number")
+    if math.isnan(number):
         return value  # the field takes text too; the framework judges it
+    return int(number) if kinds == {"int"} else number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
@@ -23,11 +24,21 @@ DEFAULT_TASKS = 1000
 
 
 def task_seeds(tasks: int | Sequence[int], first: int) -> list[int]:
-    """The seeds of that many tasks from ``first`` on, or those given."""
-    seeds = range(first, first + tasks) if isinstance(tasks, int) else tasks
-    if len(seeds) == 0 or isinstance(tasks, bool):
-        raise ConfigError(f"expected a positive number of tasks or a list of seeds, got {tasks!r}")
-    return [int(seed) for seed in seeds]
+    """The seeds of that many tasks from ``first`` on, or those given.
+
+    Raises:
+        ConfigError: neither a positive number nor seeds.
+    """
+    if isinstance(tasks, int) and not isinstance(tasks, bool) and tasks > 0:
+        return list(range(first, first + tasks))
+    try:
+        seeds = [] if isinstance(tasks, str | int) else [operator.index(seed) for seed in tasks]
+    except TypeError:  # no sequence, or not of whole numbers
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        seeds_are = "a list of whole numbers of at least 0"
+        raise ConfigError(f"expected a positive number of tasks, or their seeds ({seeds_are}), got {tasks!r}")
+    return seeds
 
 
 def task_message(seed: int, split: str = "train") -> dict[str, str]:

@@ -16,7 +16,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from adapters import common
 from adapters.common import Credit, Env, Job, RolloutOptions, TrainResult
-from adapters.hf import for_evaluation, on_this_machine, tasks_needed
+from adapters.hf import for_evaluation, on_this_machine, run_seeds
 from adapters.settings import checked
 from adapters.swift import plugin
 from adapters.swift.plugin import REWARD, SETTINGS, TEMPLATE
@@ -93,7 +93,7 @@ def train(
         plugin.register(credit=credit, rollout=options, logprob_threshold=logprob_threshold, codec=codec)
         with job.loading():
             args = RLHFArguments(**settings)
-        seeds = job.seeds(tasks_needed(args.training_args), args.seed)
+        seeds = run_seeds(job, args.training_args)
         for split, file in files.items():
             plugin.write_tasks(file, job.specs[split], seeds[split], split=split)
         job.say(len(seeds["train"]), args.num_generations, args.max_completion_length)

@@ -13,7 +13,7 @@ from trl import GRPOConfig
 
 from adapters import common
 from adapters.common import Credit, Env, Job, Journals, RolloutOptions, TrainResult
-from adapters.hf import MetricsCallback, for_evaluation, on_this_machine, tasks_needed
+from adapters.hf import MetricsCallback, for_evaluation, on_this_machine, run_seeds
 from adapters.settings import checked
 from adapters.trl import _private
 from adapters.trl.rollouts import EnvRollouts, TrlSpec, dataset
@@ -83,7 +83,7 @@ def train(
     if not resume_from_checkpoint:
         common.refuse_mixing(job.output_dir)
     rollouts = EnvRollouts(job.specs, options, Journals.into(job.output_dir), codec)
-    parts = _parts(rollouts, job.seeds(tasks_needed(args), args.seed))
+    parts = _parts(rollouts, run_seeds(job, args))
     with job.loading():
         trainer = EnvGRPOTrainer(
             str(model) if isinstance(model, Path) else model,
@@ -100,7 +100,7 @@ def train(
             logprob_threshold=logprob_threshold,
         )
     rollouts.prepare(trainer)
-    job.say(len(parts.train_dataset), args.num_generations or 1, args.max_completion_length or 0)
+    job.say(len(parts.train_dataset), args.num_generations or 1, args.max_completion_length)
     trainer.add_callback(MetricsCallback(job.output_dir / "metrics.jsonl"))
     checkpoint = resume_from_checkpoint
     try:

@@ -3,6 +3,7 @@
 from functools import partial
 
 import gymnasium as gym
+import numpy as np
 import pytest
 import tiny_model
 from say_env import ENV_ID, SESSIONS
@@ -18,6 +19,7 @@ from adapters.common import (
     spec_json,
     spec_of,
     task_rows,
+    task_seeds,
     the_one,
 )
 from aworld_gym.errors import ConfigError

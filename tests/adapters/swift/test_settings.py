@@ -98,6 +98,7 @@ def test_names_are_checked_before_anything_is_loaded(taught, tmp_path, small, se
         ({"use_gym_env": True}, "leave use_gym_env and gym_env out"),
         ({"response_prefix": "<think>"}, "response_prefix='<think>' has no effect"),
         ({"agent_template": "hermes"}, "agent_template='hermes' has no effect"),
+        ({"tasks": 1}, "a batch plays 2 tasks .*groups of 4.*there are 1: give more tasks"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_start(taught, tmp_path, small, settings, match):

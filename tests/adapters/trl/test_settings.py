@@ -17,7 +17,7 @@ from trl import GRPOConfig
 
 from adapters import trl
 from adapters.hf import tasks_needed
-from adapters.trl import _private
+from adapters.trl import _private, rollouts
 from adapters.trl.run import arguments
 from aworld_gym.errors import ConfigError
 from aworld_gym.tokens import ChatCodec, UnsupportedTemplateError
@@ -111,6 +111,24 @@ def test_every_group_of_a_run_has_a_new_task(taught, tmp_path, small, settings):
     rows = next(iter(trainer.get_train_dataloader()))
     seeds = [row["prompt"][0]["task_seed"] for row in rows]
     assert all(len(set(seeds[k : k + 4])) == 1 for k in range(0, len(seeds), 4)) and len(set(seeds)) == len(seeds) / 4
+
+
+def test_fewer_tasks_than_a_batch_are_refused(taught, tmp_path, small):
+    """transformers' Trainer would end before the first step, and all would look well."""
+    with pytest.raises(ConfigError, match="a batch plays 2 tasks .*groups of 4.*there are 1: give more tasks"):
+        trl.train(ENV_ID, model=str(taught), output_dir=tmp_path, config=small, tasks=1)
+
+
+def test_no_bound_of_an_episode_but_the_models(tmp_path, small, monkeypatch):
+    model = tiny_model.random_model(tiny_model.tokenizer())
+    model.config.max_position_embeddings = 90
+    small |= {"max_completion_length": None, "max_steps": 1}
+    how = {"output_dir": tmp_path, "config": small, "processing_class": tiny_model.tokenizer()}
+    result = trl.train(ENV_ID, model=model, **how)
+    assert 0 < result.metrics[0]["env/sampled_tokens"] < 90
+    monkeypatch.setattr(rollouts, "context", lambda *args: None)
+    with pytest.raises(ConfigError, match="set max_completion_length"):
+        trl.train(ENV_ID, model=model, **{**how, "output_dir": tmp_path / "other"})
 
 
 def test_without_max_steps_an_epoch_has_a_thousand_tasks(tmp_path, small):
