@@ -5,8 +5,8 @@ needed. Everything asynchronous goes through here, so a synchronous ``step()`` w
 somebody else's running loop (``asyncio.run`` would raise there), and in a forked child (which inherits the
 parent's loop object but not its thread: the child gets a new one, and the parent's sessions stay the parent's).
 
-At interpreter exit the callbacks given to :func:`at_shutdown` run on the loop, newest first and with a deadline;
-then the thread ends. This module knows nothing of MCP.
+At interpreter exit, or at the end of a worker of :mod:`multiprocessing`, the callbacks given to :func:`at_shutdown` run
+on the loop, newest first and with a deadline; then the thread ends. This module knows nothing of MCP.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import atexit
 import concurrent.futures
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -211,7 +212,18 @@ def _running() -> _Loop:
             raise RuntimeError("aworld_gym is shutting down: the interpreter is exiting")
         if _current is None or not _current.alive:
             _current = _Loop()
+            _end_with_worker()
         return _current
+
+
+def _end_with_worker() -> None:
+    """Have the shutdown callbacks run at the end of a worker of multiprocessing too: a forked one skips ``atexit``.
+
+    Pools of processes, gymnasium's AsyncVectorEnv and torch's DataLoader have such workers.
+    """
+    process, util = (sys.modules.get(f"multiprocessing.{name}") for name in ("process", "util"))
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, _shutdown, exitpriority=0)
 
 
 def _child_after_fork() -> None:
