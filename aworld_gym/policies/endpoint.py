@@ -80,6 +80,8 @@ class OpenAIPolicy:
             )
         if images not in IMAGES:
             raise ConfigError(f"images must be one of {IMAGES}, got {images!r}")
+        if not isinstance(extra, Mapping | None):
+            raise ConfigError(f"extra is a mapping of further fields of the request, got {extra!r:.80}")
         self.images = images
         sampling = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
         self._options = {k: v for k, v in sampling.items() if v is not None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -36,6 +37,9 @@ def read_rows(source: Any) -> Iterator[tuple[str, Row]]:
         yield from _of_file(Path(source))
     elif _is_frame(source):
         names = [str(name) for name in source.columns]
+        double = [name for name, count in Counter(names).items() if count > 1]
+        if double:
+            raise ConfigError(f"the DataFrame has more than one column {double[0]!r}; rename or drop all but one")
         for number, values in enumerate(source.itertuples(index=False, name=None), 1):
             yield f"row {number}", {name: plain(value) for name, value in zip(names, values, strict=True)}
     elif isinstance(source, Mapping):

@@ -258,7 +258,7 @@ class _Reader:
     def _kept(self, name: str, where: str, row: Row) -> Any:
         value = _column(row, name, "metadata", where)
         try:
-            json.dumps(value)
+            json.dumps(value, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{where}, column {name!r}: metadata is kept as JSON, and {error}") from error
         return value

@@ -140,6 +140,7 @@ def test_an_unexpected_bug_keeps_its_traceback_and_the_promise_of_one_object():
         (["eval", ENV, "--policy", "openai"], "LLM_MODEL_NAME"),
         ([*ENDPOINT, "-p", "retries=-1"], "retries must be a whole number of at least 0, got -1"),
         ([*ENDPOINT, "-p", "timeout_s=soon"], "timeout_s must be a positive number of seconds, got 'soon'"),
+        ([*ENDPOINT, "-p", "extra=top_k"], "extra is a mapping of further fields of the request, got 'top_k'"),
         ([*ENDPOINT, "-p", "timeout_s=0"], "timeout_s must be a positive number of seconds, got 0"),
         (["eval", ENV, "--resume"], "--resume needs --output"),
         (["eval", ENV, "--episodes", "0"], "episodes must be"),

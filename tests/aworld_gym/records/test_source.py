@@ -1,6 +1,7 @@
 """``from_records``: rows from everywhere, ids that stay, files, JSON descriptions, errors that name row and column."""
 
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -324,6 +325,9 @@ GOOD = {"prompt": "?", "answer": 1}
         ([GOOD], {"prompt": 3}, "prompt is the name of a column or a function"),
         ([GOOD], {"metadata": "kind"}, r"write \['kind'\]"),
         ([GOOD], {"metadata": ["kind"]}, r"row 1 has no column 'kind' \(metadata=\)"),
+        ([{**GOOD, "kind": math.inf}], {"metadata": ["kind"]}, "row 1, column 'kind': metadata is kept as JSON"),
+        (pandas.DataFrame([["a", "b", "c"]], columns=["prompt", "answer", "prompt"]), {}, "than one column 'prompt'"),
+        (pandas.DataFrame([["a", "b"]], columns=["1", 1]), {}, "more than one column '1'"),
         ([{**GOOD, "kind": b"x"}], {"metadata": ["kind"]}, "row 1, column 'kind': metadata is kept as JSON"),
         ([{**GOOD, "id": 1}, {**GOOD, "id": "1"}], {}, "row 2, column 'id': '1' is the id of row 1 too"),
         ([{**GOOD, "key": None}], {"id": "key"}, "row 1, column 'key': expected a text of 1 to 200 characters"),
