@@ -1,11 +1,14 @@
 """``eval --record``, ``--replay`` and ``--cache``, as a user runs them."""
 
+import contextlib
 import json
 import time
 
 import psutil
 import pytest
+import waits
 from cli_process import in_process, only_json, process
+from leaks import commands_below
 
 from aworld_gym.trajectory import read_jsonl
 
@@ -33,14 +36,11 @@ def test_recorded_then_replayed_without_servers_in_processes_of_their_own(tmp_pa
     for mode in ("record", "replay"):
         done = process(*args, f"--{mode}", str(tmp_path / "tape"), "--output", str(tmp_path / mode))
         servers = set()
-        while done.poll() is None:
-            try:
-                for child in psutil.Process(done.pid).children(recursive=True):
-                    if "small_toolchain" in " ".join(child.cmdline()):
-                        servers.add(child.pid)
-            except psutil.NoSuchProcess:
-                pass
-            time.sleep(0.05)
+        with waits.killed_after(done, 120):
+            while done.poll() is None:
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ends just now
+                    servers |= {command for command in commands_below(done.pid) if "small_toolchain" in command}
+                time.sleep(0.05)
         assert done.returncode == 0, done.stderr.read()
         found[mode] = only_json(done.stdout.read())
         done.stdout.close(), done.stderr.close()

@@ -37,6 +37,15 @@ def living_children(of: int | None = None) -> set[psutil.Process]:
     return found
 
 
+def commands_below(of: int | None = None) -> list[str]:
+    """The command lines of those processes."""
+    found = []
+    for process in living_children(of):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(" ".join(process.cmdline()))
+    return found
+
+
 def open_counts() -> dict[str, int]:
     """What is open, by the process's own counters."""
     now = stats()

@@ -17,6 +17,7 @@ import pytest
 from chat_endpoint import ChatEndpoint, completion
 from cli_process import process
 from episodes import without_times
+from leaks import commands_below
 from ray_clusters import clusters_below, gone
 
 from aworld_gym import policies
@@ -325,10 +326,10 @@ def test_whatever_ends_the_command_ends_its_cluster(how, tmp_path):
     theirs = clusters_below(psutil.Process(child.pid)) | {int(file.name) for file in pids.iterdir()}
     assert len(theirs) >= 3
     if how == "kill -9":
-        folders = [word for p in psutil.Process(child.pid).children(recursive=True) for word in p.cmdline()]
+        folders = set(re.findall(r"/tmp/aworld-ray-\w+", "\n".join(commands_below(child.pid))))
         child.kill()
         child.communicate(timeout=30)
-        for folder in {found.group() for word in folders if (found := re.search(r"/tmp/aworld-ray-\w+", word))}:
+        for folder in folders:
             shutil.rmtree(folder, ignore_errors=True)  # nobody is left to do it
     else:
         if how == "Ctrl-C":
