@@ -16,6 +16,8 @@ MAX_HTML = 2 << 20
 """Characters of a page that are parsed."""
 PARSE_CPU_S = 5.0
 """Seconds of processor time for one page."""
+PARSE_WALL_S = 60.0
+"""Seconds after which a page is given up that is stuck in C code, such as libxml2's over thousands of attributes."""
 _TEXT_KINDS = ("application/json", "application/xml", "application/javascript", "application/x-ndjson")
 
 
@@ -50,16 +52,20 @@ async def parsed(parse: Callable[..., str], *arguments: Any) -> str:
         ToolFault: it takes longer; some markup is made so that parsers do.
     """
     watch = Watch(PARSE_CPU_S)
+    fault = ToolFault("this page takes too long to be read; it may be made so on purpose")
 
     def run() -> str:
         try:
             return watch.run(lambda: parse(*arguments))
         except Overtime:
-            raise ToolFault("this page takes too long to be read; it may be made so on purpose") from None
+            raise fault from None
 
     watch.begin(asyncio.get_running_loop())
     try:
-        return await asyncio.to_thread(run)
+        async with asyncio.timeout(PARSE_WALL_S):
+            return await asyncio.to_thread(run)
+    except TimeoutError:  # the thread ends itself once that code returns
+        raise fault from None
     finally:
         watch.close()
 

@@ -7,6 +7,7 @@ address of a request, no header and no key is ever part of it.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import email.utils
 import functools
 import json
@@ -41,6 +42,8 @@ MAX_WAIT_S = 8.0
 """Longest wait that a Retry-After may ask for."""
 _PAUSE_S = 0.3
 _ENCODINGS = ("", "identity", "gzip", "deflate")
+_NO_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape"})
+"""What Python decodes text from and no page is written in; it takes a square of the time for one of them."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,14 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The body as text, in the encoding that it declares or UTF-8."""
-        return httpx.Response(
-            200, headers={"content-type": self.headers.get("content-type", "")}, content=self.body
-        ).text
+        """The body as text, in the encoding that it declares; in UTF-8 where that is none of a page's."""
+        declared = httpx.Response(200, headers={"content-type": self.headers.get("content-type", "")}).charset_encoding
+        try:
+            if declared and codecs.lookup(declared).name not in _NO_CHARSETS:
+                return self.body.decode(declared, "replace")
+        except (LookupError, ValueError):  # not known, or no encoding of text, such as zlib's
+            pass
+        return self.body.decode("utf-8", "replace")
 
 
 @functools.cache

@@ -1,10 +1,19 @@
 """Reading pages: fetched and reduced to their text, or through a stand-in for Jina's reader."""
 
+import asyncio
+import threading
+import time
+import tracemalloc
+import zlib
+
+import httpx
 import pytest
 from web_stand_in import Answer, StandIn, session_with
 
 from envs.gaia.servers import reading
 from envs.gaia.servers.reader import SERVER
+from envs.gaia.servers.web import Reply
+from envs.gaia.tools.base import ToolFault
 
 SENTENCE = "The river rises in the hills, turns north at the mill, and joins the lake near the old bridge. "
 PAGE = f"""<!doctype html><html><head><title>The Grey River</title><style>p {{color: red}}</style></head><body>
@@ -72,6 +81,54 @@ async def test_a_page_that_is_made_to_take_long_is_given_up(page, tmp_path, monk
     with StandIn(lambda request: Answer(page)) as stand_in:
         async with reading_session(stand_in, tmp_path) as session:
             assert "takes too long to be read" in await session.refused("read_url", url=stand_in.url)
+
+
+async def test_a_page_that_is_stuck_in_c_code_is_given_up(monkeypatch):
+    """Nothing ends that: libxml2 takes minutes over an element of a hundred thousand attributes."""
+    monkeypatch.setattr(reading, "PARSE_WALL_S", 0.2)
+    ended = threading.Event()
+
+    def stuck():
+        try:
+            time.sleep(1.0)
+        finally:
+            ended.set()
+
+    with pytest.raises(ToolFault, match="takes too long to be read"):
+        await reading.parsed(stuck)
+    assert not ended.is_set()
+    assert await asyncio.to_thread(ended.wait, 30)
+
+
+BOMB = zlib.compress(bytes(64 << 20), 9)
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "expected"),
+    [
+        ("utf-16", "<p>Zürich</p>".encode("utf-16-le"), "Zürich"),  # the order that is usual, but without its mark
+        ("utf-16", "<p>Zürich</p>".encode("utf-16"), "Zürich"),
+        ("gb18030", "<p>苏黎世</p>".encode("gb18030"), "苏黎世"),
+        ("utf-8", b"<p>Z\xfcrich</p>", "Z�rich"),
+        *((name, "<p>Zürich</p>".encode(), "Zürich") for name in ("", "nonsense", "a%00b", "x" * 3000)),
+        *((name, "<p>Zürich</p>".encode(), "Zürich") for name in ("base64", "hex", "rot13", "uu", "zlib", "bz2")),
+        *((name, "<p>Zürich</p>".encode(), "Zürich") for name in ("idna", "punycode", "undefined", "unicode_escape")),
+        ("punycode", b"a-b&#" * 200_000, "a-b&#"),  # in a square of the time
+        ("zlib", BOMB, ""),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_pages_in_any_encoding_that_is_declared(charset, body, expected):
+    """What a server says may be wrong, or be made to fill the memory; it is never more than the bytes that came."""
+    tracemalloc.start()
+    try:
+        reply = Reply(
+            "https://example.org", 200, httpx.Headers({"content-type": f"text/html; charset={charset}"}), body
+        )
+        assert expected in reply.text
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(body) + (1 << 20)
+    finally:
+        tracemalloc.stop()
 
 
 async def test_private_addresses_are_refused_by_default(tmp_path):
