@@ -27,8 +27,13 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.5
 """How often the host looks for sessions that have to end."""
 
-COLLECT_AFTER = 64
-"""Sessions that end, or as many as there are, before the garbage collector runs: see :meth:`Sessions.collect`."""
+COLLECT_AFTER = 16
+"""Sessions that end, or a quarter of those there are, before the garbage collector runs: see
+:meth:`Sessions.collect`."""
+LONG_PAUSE_S = 0.05
+"""A pass of it that takes longer has looked at too much that no session left."""
+THOROUGH_S = 600.0
+"""How often a host without sessions looks through everything."""
 
 MAX_CALLS = 512
 """Calls of one session that may be under way, those that wait for their turn included."""
@@ -143,6 +148,7 @@ class Sessions:
         self._opening = 0
         self._ended = 0
         """Sessions that ended since the garbage collector ran."""
+        self._thorough_at, self._frozen_amid = time.monotonic(), False
         self._empty = asyncio.Event()
         self._empty.set()
         self.draining = False
@@ -228,14 +234,31 @@ class Sessions:
     def collect(self) -> None:
         """Run the garbage collector, once enough sessions have ended to be worth it, or the last one has.
 
-        What the protocol layer leaves of a session, about 230 objects in 35 KiB, refers to itself. Python collects
-        such garbage when there is much of it beside what else lives, which on a host, whose thresholds are high
-        (:func:`aworld_gym.cli_host.serve`), is hardly ever. A pass costs by what lives, so waiting for as many ended
-        sessions as there are live ones keeps the cost per session constant.
+        What the protocol layer leaves of a session, about 230 objects in 35 KiB (of one of GAIA's, whose servers are
+        in process: 950), refers to itself. Python collects such garbage when there is much of it beside what else
+        lives, which on a host, whose thresholds are high (:func:`aworld_gym.cli_host.serve`), is hardly ever. A pass
+        costs by what lives, and nothing else runs meanwhile; so
+
+        * waiting for as many ended sessions as a share of the live ones keeps the cost per session constant;
+        * what tools have loaded for all sessions (modules, worlds: hundreds of thousands of objects) is frozen, where
+          the process has frozen what it began with. That is best done while there is no session. On a host that is
+          never without, it is done once, when a pass was long: some megabytes of what lived then have to wait for the
+          next thorough pass.
         """
-        if self._ended and (not self._all or self._ended >= max(COLLECT_AFTER, len(self._all))):
-            self._ended = 0
-            gc.collect()
+        alone = not self._all and not self._opening
+        if not self._ended or not (alone or self._ended >= max(COLLECT_AFTER, len(self._all) // 4)):
+            return
+        self._ended = 0
+        ours = gc.get_freeze_count() > 0
+        if ours and alone and time.monotonic() - self._thorough_at > THOROUGH_S:
+            self._thorough_at, self._frozen_amid = time.monotonic(), False
+            gc.unfreeze()
+        began = time.thread_time()
+        gc.collect()
+        long = time.thread_time() - began > LONG_PAUSE_S
+        if ours and (alone or (long and not self._frozen_amid)):
+            self._frozen_amid = self._frozen_amid or not alone
+            gc.freeze()
 
     async def drain(self, patience_s: float) -> None:
         """Take no further sessions, and wait for those there are; end what is left after ``patience_s``."""

@@ -17,8 +17,10 @@ from hosts import host_here, host_process, quick_config, session_at
 from tool_servers import on_loop
 
 from aworld_gym.errors import InfraError
-from aworld_gym.host import exchange
-from aworld_gym.host.sessions import TICK_S
+from aworld_gym.host import HostSettings, exchange
+from aworld_gym.host import sessions as host_sessions
+from aworld_gym.host.metrics import HostMetrics
+from aworld_gym.host.sessions import TICK_S, Sessions
 from aworld_gym.toolchain import hosted, load_config, loop
 
 OPENING = {
@@ -272,6 +274,68 @@ def test_a_served_host_gives_back_the_memory_of_sessions_that_are_dropped(tmp_pa
         for _ in range(5):
             after = loop.run(crowd(running), timeout=60)
     assert after < before + 6, "MiB: at least 33 KiB of each of 400 sessions are left"
+
+
+class Collector:
+    """Python's garbage collector, as far as a host uses it, on a clock of the test's."""
+
+    def __init__(self, frozen, now):
+        self.frozen, self.now, self.pass_s, self.did = frozen, now, 0.0, []
+
+    def get_freeze_count(self):
+        return self.frozen
+
+    def collect(self):
+        self.now += self.pass_s
+        self.did.append("collect")
+
+    def freeze(self):
+        self.did.append("freeze")
+
+    def unfreeze(self):
+        self.did.append("unfreeze")
+
+    def since(self, sessions, ended=0, live=0):
+        """What it did when so many sessions have ended, and so many live."""
+        sessions._ended += ended
+        sessions._all = set(range(live))
+        self.did = []
+        sessions.collect()
+        return self.did
+
+
+@on_loop
+async def test_what_outlives_all_sessions_is_looked_at_by_the_collector_once(monkeypatch):
+    def begin(frozen):
+        sessions = Sessions(HostSettings(), None, HostMetrics())
+        found = Collector(frozen, now=1000.0)
+        monkeypatch.setattr(host_sessions, "gc", found)
+        clock = SimpleNamespace(monotonic=lambda: found.now, thread_time=lambda: found.now)
+        monkeypatch.setattr(host_sessions, "time", clock)
+        sessions._thorough_at = found.now
+        return sessions, found
+
+    sessions, found = begin(frozen=100)
+    assert found.since(sessions) == [] and found.since(sessions, ended=15, live=3) == []
+    assert found.since(sessions, ended=1, live=3) == ["collect"]  # it was short: nothing to gain
+    assert found.since(sessions, ended=24, live=100) == []
+    assert found.since(sessions, ended=1, live=100) == ["collect"]
+    found.pass_s = 0.2
+    assert found.since(sessions, ended=25, live=100) == ["collect", "freeze"]
+    assert found.since(sessions, ended=25, live=100) == ["collect"]  # what lived then is garbage that waits: once
+    assert found.since(sessions, ended=1) == ["collect", "freeze"] and found.since(sessions) == []
+    assert found.since(sessions, ended=25, live=100) == ["collect"]
+    found.now += host_sessions.THOROUGH_S
+    assert found.since(sessions, ended=25, live=100) == ["collect"]
+    assert found.since(sessions, ended=1) == ["unfreeze", "collect", "freeze"]
+    assert found.since(sessions, ended=1) == ["collect", "freeze"]
+    assert found.since(sessions, ended=25, live=100) == ["collect", "freeze"]
+
+    sessions, found = begin(frozen=0)  # a process that is not a host's alone: what lives in it is none of its business
+    found.pass_s = 0.2
+    for live in (0, 100, 0):
+        found.now += 2 * host_sessions.THOROUGH_S
+        assert found.since(sessions, ended=25, live=live) == ["collect"]
 
 
 @on_loop
