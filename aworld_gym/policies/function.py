@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import queue
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -55,7 +58,7 @@ class FunctionPolicy:
         self._asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  (an object with `async def __call__`)
         )
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: _Thread | None = None
         self._in_flight = 0
 
     def episode(
@@ -70,10 +73,10 @@ class FunctionPolicy:
             said: Any = self.function(messages, tools)
         else:
             if self._thread is None:
-                self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="aworld-gym-policy")
+                self._thread = _Thread()
             self._in_flight += 1
             try:
-                said = await asyncio.get_running_loop().run_in_executor(self._thread, self._call, messages, tools)
+                said = await asyncio.wrap_future(self._thread.call(partial(self._call, messages, tools)))
             finally:
                 self._in_flight -= 1
         return await said if inspect.isawaitable(said) else said
@@ -85,13 +88,50 @@ class FunctionPolicy:
         """
         if self._thread is not None and not self._in_flight:
             thread, self._thread = self._thread, None
-            thread.shutdown(wait=False, cancel_futures=True)
+            thread.end()
 
     def _call(self, messages: list[Message], tools: Tools) -> Any:
         try:
             return self.function(messages, tools)
         except StopIteration as error:  # a future cannot carry it: who awaits it would wait for ever
             raise RuntimeError("the policy function raised StopIteration") from error
+
+
+class _Thread:
+    """A thread that makes one call after another, as an executor's would; but at exit nobody waits for it.
+
+    A policy function may hang for good, in a request say: an interrupt must end the program all the same.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="aworld-gym-policy", daemon=True).start()
+
+    def call(self, function: Callable[[], Any]) -> Future[Any]:
+        """What the function will give; a call that is cancelled before its turn is not made."""
+        future: Future[Any] = Future()
+        self._calls.put((future, function))
+        return future
+
+    def end(self) -> None:
+        """Let the thread end after the calls that wait."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (job := self._calls.get()) is not None:
+            self._do(*job)
+            del job  # an idle thread keeps nothing of an episode alive
+
+    @staticmethod
+    def _do(future: Future[Any], function: Callable[[], Any]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = function()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
 
 class FunctionAgent:

@@ -2,6 +2,9 @@
 
 import asyncio
 import functools
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -86,6 +89,28 @@ def test_a_rollout_that_ends_takes_nothing_from_another_with_the_same_policy():
     assert len(rollout(shaping_functions.make_env, policy, episodes=1)) == 1
     other.join(30)
     assert [episode.score for episode in long] == [1.0] * 6
+
+
+def test_a_function_that_hangs_keeps_no_interrupted_program_alive():
+    code = """
+import signal, threading
+from shaping_functions import make_env
+from aworld_gym.rollout import rollout
+
+def hangs(messages, tools):
+    signal.raise_signal(signal.SIGINT)
+    threading.Event().wait()
+
+try:
+    rollout(make_env, hangs, episodes=1)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
 def test_coroutine_functions_of_many_episodes_run_together():
