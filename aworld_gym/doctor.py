@@ -31,6 +31,8 @@ EXTRAS = {"host": "aworld-gym serve", "lean": "lean HTTP client", "ray": "eval -
 SERVICES = "aworld_gym.doctor"
 PROBE_TIMEOUT_S = 120.0
 _COMMAND_TIMEOUT_S = 20.0
+_TEXT: dict[str, Any] = {"text": True, "encoding": "utf-8", "errors": "replace"}
+"""What programs of others print may be in any encoding."""
 _HOME = Path(__file__).resolve().parent.parent
 
 
@@ -291,7 +293,7 @@ def _probe(statement: str) -> str | None:
     """Why the statement fails in a fresh interpreter; None where it does not."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", statement], capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False
+            [sys.executable, "-c", statement], capture_output=True, timeout=PROBE_TIMEOUT_S, check=False, **_TEXT
         )
     except subprocess.TimeoutExpired:
         return f"`{statement}` took more than {PROBE_TIMEOUT_S:.0f} s"
@@ -305,7 +307,7 @@ def _run(command: list[str]) -> str | None:
     if shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=_COMMAND_TIMEOUT_S, check=False, **_TEXT)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

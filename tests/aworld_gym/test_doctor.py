@@ -113,6 +113,10 @@ def test_requirements_that_go_in_a_circle_end(tmp_path, monkeypatch):
     [
         ("import json", None),
         ("import no_such_framework", "it is installed and does not import: ModuleNotFoundError"),
+        (
+            r"import sys; sys.stderr.buffer.write(b'ERREUR: \xe9chou\xe9\n'); sys.exit(1)",  # in Latin-1
+            "it is installed and does not import: ERREUR: \ufffdchou\ufffd",
+        ),
         ("import os; os._exit(7)", "it is installed and does not import: exit status 7"),
     ],
 )
@@ -179,3 +183,9 @@ def test_a_vllm_on_the_path_is_found(tmp_path):
         (tmp_path / "lib/python3.12/site-packages/vllm-0.32.0+cpu.dist-info").mkdir(parents=True)
         found = report(PATH=str(program.parent))["vllm"]
         assert (found["can_start"], found["program"], found["version"]) == (True, str(program), "0.32.0+cpu")
+
+
+def test_what_programs_print_may_be_in_any_encoding(tmp_path):
+    (tmp_path / "node").write_text("#!/bin/sh\nprintf '\\351v20\\n'\n")
+    (tmp_path / "node").chmod(0o755)
+    assert report(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")["node"]["node"] == "\ufffdv20"
