@@ -68,8 +68,9 @@ def serve(
 ) -> None:
     """Serve toolchains to training machines.
 
-    Prints {"ip", "port", "token"} when it is ready. The token is signed with AWORLD_HOST_SECRET, or with a secret that
-    is made up now and forgotten with the process. SIGTERM drains: sessions may end, new ones are sent elsewhere.
+    Prints {"ip", "port", "token"} when it is ready. The token is signed with
+    AWORLD_HOST_SECRET, or with a secret that is made up now and forgotten with
+    the process. SIGTERM drains: sessions may end, new ones are sent elsewhere.
     """
     with reporting(as_json=True) as out:
         from aworld_gym.host import HostSettings, logs
