@@ -74,7 +74,8 @@ def load(file: BinaryIO, path: str) -> tuple[Samples, int, int]:
                     f"decoded are 1 to {MAX_CHANNELS} channels of 8 to 32 bits at {MIN_RATE} to {MAX_RATE} Hz"
                 )
             data = recording.readframes(MAX_SAMPLES + 1)  # what the header says of their number is not to be trusted
-    except (wave.Error, EOFError, struct.error, ValueError, OverflowError, MemoryError) as error:
+    except (wave.Error, EOFError, struct.error, ValueError, OverflowError, MemoryError, RuntimeError) as error:
+        # RuntimeError: of a chunk that goes on after the end of its file
         raise ToolFault(
             f"{quoted(path)} is not a wav file of plain (PCM) samples: {clip(str(error), 80) or 'it is cut short'}"
         ) from None

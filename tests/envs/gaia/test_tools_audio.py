@@ -197,6 +197,7 @@ BROKEN = {
     "no samples a second": (header(rate=0, body=bytes(100)), "at 0 Hz"),
     "too many a second": (header(rate=2**31, body=bytes(100)), "2147483648 Hz"),
     "chunks without end": (b"RIFF\xff\xff\xff\xffWAVE" + b"junk\0\0\0\0" * 100_000, "not a wav file"),
+    "a chunk larger than all chunks": (b"RIFF\x28\0\0\0WAVEjunk\x80\0\0\0" + bytes(400), "not a wav file"),
     "a chunk larger than the file": (b"RIFF\xff\xff\xff\xffWAVEfmt \xff\xff\xff\x7f" + bytes(50), "wav file|channels"),
 }
 
