@@ -42,6 +42,7 @@ venvs: .venv/.dev .venv-verl/.done .venv-swift/.done .venv-mcp1/.done .interop/.
 	touch $@
 
 .venv/.trl: .venv/.python setup.cfg
+	@echo "installing torch, TRL and what they need, in silence: minutes, and gigabytes where there is a GPU"
 	$(BIN)/pip install -q $(TORCH)
 	$(BIN)/pip install -q -e ".[gaia,trl]"
 	touch $@
