@@ -49,7 +49,9 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
     """HTTP as uvicorn speaks it, with a deadline and a limit for the head of every request.
 
     The deadline runs from the connection's beginning, or from the first byte of a further request; how long a
-    connection may rest between requests is uvicorn's own setting. It is built upon what httptools calls.
+    connection may rest between requests is uvicorn's own setting. What is left of a body when its request has been
+    answered, refused most likely, has as long to come: nobody reads it, and so nobody else looks at the time. It is
+    built upon what httptools calls.
 
     Args:
         head_timeout_s: seconds.
@@ -60,6 +62,8 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
     class Punctual(HttpToolsProtocol):
         _deadline: asyncio.TimerHandle | None = None
         _head_bytes = 0
+        _body_is_here = True
+        _rest: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -69,6 +73,7 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_is_here()
+            self._rest_is_here()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -85,7 +90,19 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
 
         def on_headers_complete(self) -> None:
             self._head_is_here()
+            self._body_is_here = False
             super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._body_is_here = True
+            self._rest_is_here()
+            super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            answered = self.cycle is not None and self.cycle.response_complete  # not only one that came before
+            if answered and not self._body_is_here and not self.transport.is_closing():
+                self._rest = asyncio.get_running_loop().call_later(head_timeout_s, self.transport.close)
 
         def _expect_head(self) -> None:
             self._head_bytes = 0
@@ -95,6 +112,11 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
+
+        def _rest_is_here(self) -> None:
+            if self._rest is not None:
+                self._rest.cancel()
+                self._rest = None
 
         def _too_late(self) -> None:
             self._refuse("408 Request Timeout", f"no whole request within {head_timeout_s:g} s")

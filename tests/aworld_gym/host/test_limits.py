@@ -112,6 +112,18 @@ def test_a_body_that_drips_is_not_waited_for(path, monkeypatch):
     playing(test, body_timeout_s=0.5)
 
 
+def test_the_rest_of_a_request_that_was_refused_is_not_waited_for():
+    async def test(running):
+        refused = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 200\r\n\r\n"
+        first, _, took = await dripped(running, b"x" * 199, 0.05, refused)
+        assert first.startswith(b"HTTP/1.1 401 ") and 0.4 < took < 8.0
+        again = refused + b"x" * 200  # the rest comes: the connection is kept, as long as others are
+        first, answer, took = await dripped(running, b"", 0.05, again, again, refused)
+        assert first.startswith(b"HTTP/1.1 401 ") and answer == b"" and 0.4 < took < 8.0
+
+    playing(test, head_timeout_s=0.5)
+
+
 def test_calls_of_one_session_wait_for_their_turn():
     async def test(running):
         async with session_at(running) as one, session_at(running) as other:
