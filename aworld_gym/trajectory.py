@@ -73,7 +73,7 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
-            _lock_file(fd, self.path, wait_s)
+            lock_file(fd, self.path, wait_s)
             _mend_tail(fd, self.path)
         except BaseException:
             os.close(fd)
@@ -99,13 +99,13 @@ class Journal:
         Raises:
             OutputError: it could not be written; the file is then as it was before.
         """
-        line = memoryview(text.encode("ascii") + b"\n")
+        line = text.encode("ascii") + b"\n"
         with self._lock:
             if self.closed:
                 raise ValueError(f"journal {self.path} is closed")
             with self._writing():
                 self._raise_failure()
-                self._write(line)
+                write_whole(self._fd, line)
             if time.monotonic() - self._synced >= self._sync_every_s and not self._syncing.is_alive():
                 # Beside the caller: it may be an event loop, and a slow disk takes a second for this.
                 self._synced = time.monotonic()
@@ -129,16 +129,6 @@ class Journal:
                         os.fsync(fd)
                     finally:
                         os.close(fd)
-
-    def _write(self, line: memoryview) -> None:
-        start = os.fstat(self._fd).st_size
-        try:
-            while line:
-                line = line[os.write(self._fd, line) :]
-        except OSError:
-            # A later append must not stand behind half a line, where no reader would forgive it.
-            os.ftruncate(self._fd, start)
-            raise
 
     def _sync(self) -> None:
         try:
@@ -275,7 +265,27 @@ class Resume:
         return max((e.attempt + 1 for e in self.records(seed, sample, task_id, fork)), default=0)
 
 
-def _lock_file(fd: int, path: Path, wait_s: float) -> None:
+def write_whole(fd: int, data: bytes) -> None:
+    """Append all of it, or nothing: what comes after must not stand behind half a line, which no reader would forgive.
+
+    Raises:
+        OSError: it could not be written; the file is then as long as it was before.
+    """
+    start, rest = os.fstat(fd).st_size, memoryview(data)
+    try:
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+    except OSError:
+        os.ftruncate(fd, start)
+        raise
+
+
+def lock_file(fd: int, path: Path, wait_s: float = 0.0) -> None:
+    """Keep other processes from writing a file until it is closed; where the system has no such locks, nothing is done.
+
+    Raises:
+        ConfigError: another process writes it, and still does after ``wait_s`` seconds.
+    """
     if fcntl is None:
         return
     deadline = time.monotonic() + wait_s

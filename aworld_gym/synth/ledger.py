@@ -14,11 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aworld_gym.errors import ConfigError, OutputError, why
-
-try:
-    import fcntl
-except ImportError:  # not on POSIX: two writers of one file are then not noticed
-    fcntl = None  # type: ignore[assignment]
+from aworld_gym.trajectory import lock_file, write_whole
 
 
 class Lines:
@@ -39,12 +35,8 @@ class Lines:
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {why(error)}; choose another place") from error
         try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._file.fileno(), path)
             self.rows = self._read()
-        except BlockingIOError as error:
-            self.close()
-            raise ConfigError(f"{path} is being written by another run; wait for it to end") from error
         except BaseException:
             self.close()
             raise
@@ -55,13 +47,10 @@ class Lines:
         Raises:
             OutputError: it could not be written (a full disk, say); the file is then as it was before.
         """
-        line = memoryview(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-        start = os.fstat(self._file.fileno()).st_size
+        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         try:
-            while line:
-                line = line[os.write(self._file.fileno(), line) :]
+            write_whole(self._file.fileno(), line)
         except OSError as error:
-            os.ftruncate(self._file.fileno(), start)  # a later line must not stand behind half of this one
             raise OutputError(f"cannot write {self.path}: {why(error)}; what it holds is whole") from error
         self.rows.append(dict(row))
 
