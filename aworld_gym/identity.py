@@ -7,9 +7,7 @@ of, and the package versions. All but the package versions must be equal before 
 from __future__ import annotations
 
 import json
-import logging
 import platform
-import weakref
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,30 +17,9 @@ from typing import Any
 import gymnasium as gym
 
 from aworld_gym.errors import ConfigError
+from aworld_gym.making import env_id_of, spec_json
 from aworld_gym.policies.base import Policy
 from aworld_gym.types import Episode
-
-log = logging.getLogger(__name__)
-
-
-def env_id_of(env: gym.Env) -> str:
-    """The id an env is registered under, or its class name."""
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-def spec_json(env: gym.Env) -> str | None:
-    """The env's spec as JSON, wrappers included; None where it has none, or one that JSON cannot hold."""
-    if env not in _specs:
-        spec = env.spec
-        try:
-            _specs[env] = None if spec is None else spec.to_json()
-        except (TypeError, ValueError) as error:
-            log.info("the spec of %s is not recorded: %s", env_id_of(env), error)
-            _specs[env] = None
-    return _specs[env]
-
-
-_specs: weakref.WeakKeyDictionary[gym.Env, str | None] = weakref.WeakKeyDictionary()
 
 
 def versions(policy: Policy, manifest: str | None = None) -> Mapping[str, str]:

@@ -1,7 +1,12 @@
-"""Making an env, with the proof that it is one that agents can play in. Used wherever an env is named by its user."""
+"""Making an env, with the proof that it is one that agents can play in, and what is recorded of how it was made.
+
+Used wherever an env is named by its user.
+"""
 
 from __future__ import annotations
 
+import logging
+import weakref
 from typing import Any
 
 import gymnasium as gym
@@ -9,6 +14,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from aworld_gym.env import ToolEnv
 from aworld_gym.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 def make_tool_env(env: str | EnvSpec) -> gym.Env:
@@ -48,3 +55,23 @@ def check_tool_env(env: Any, name: str) -> gym.Env:
         f"{name!r} is not a tool env: expected an aworld_gym.env.ToolEnv, whose actions are assistant messages "
         f"(such as AWorld/Gaia-v0, or one over your own MCP servers), got {kind}"
     )
+
+
+def env_id_of(env: gym.Env) -> str:
+    """The id an env is registered under, or its class name."""
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+def spec_json(env: gym.Env) -> str | None:
+    """The env's spec as JSON, wrappers included; None where it has none, or one that JSON cannot hold."""
+    if env not in _specs:
+        spec = env.spec
+        try:
+            _specs[env] = None if spec is None else spec.to_json()
+        except (TypeError, ValueError) as error:
+            log.info("the spec of %s is not recorded: %s", env_id_of(env), error)
+            _specs[env] = None
+    return _specs[env]
+
+
+_specs: weakref.WeakKeyDictionary[gym.Env, str | None] = weakref.WeakKeyDictionary()

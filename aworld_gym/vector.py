@@ -110,7 +110,9 @@ class ToolVectorEnv(VectorEnv[Batch, Sequence[Any], np.ndarray]):
         Raises:
             ConfigError: seeds, options or a mask that do not fit.
             InfraError: a sub-env could not be set up; the error's note says which. The others were.
+            ClosedEnvironmentError: it was closed.
         """
+        self._check_open()
         seeds = self._seeds(seed)
         given = dict(options or {})
         mask = self._mask(given.pop("reset_mask", None))
@@ -130,6 +132,11 @@ class ToolVectorEnv(VectorEnv[Batch, Sequence[Any], np.ndarray]):
         fresh = set(places)
         return tuple(obs if i in fresh else json_copy(obs) for i, obs in enumerate(self._last)), infos
 
+    def _check_open(self) -> None:
+        """What would start now would be left open: a second close does nothing."""
+        if self.closed:
+            raise gym.error.ClosedEnvironmentError("this vector env was closed; make another")
+
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
             return [None] * self.num_envs
@@ -137,7 +144,7 @@ class ToolVectorEnv(VectorEnv[Batch, Sequence[Any], np.ndarray]):
             return [int(seed) + i for i in range(self.num_envs)]
         if len(seed) != self.num_envs:
             raise ConfigError(f"seeds are one for each of the {self.num_envs} sub-envs, got {len(seed)}")
-        return list(seed)
+        return [int(one) if isinstance(one, np.integer) else one for one in seed]
 
     def _mask(self, mask: Any) -> np.ndarray:
         if mask is None:
@@ -177,7 +184,9 @@ class ToolVectorEnv(VectorEnv[Batch, Sequence[Any], np.ndarray]):
             ConfigError: not one action for each; or (``DISABLED``) an episode that has ended was not reset.
             ActionError: an action that is none, or whatever else a sub-env raises; the error's note says which
                 sub-env, and the others have stepped.
+            ClosedEnvironmentError: it was closed.
         """
+        self._check_open()
         if not hasattr(actions, "__len__") or isinstance(actions, str | Mapping) or len(actions) != self.num_envs:
             got = f"{len(actions)} of them" if isinstance(actions, list | tuple) else type(actions).__name__
             raise ActionError(f"expected a sequence of {self.num_envs} actions, one for each sub-env, got {got}")

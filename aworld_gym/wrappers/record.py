@@ -10,6 +10,7 @@ import gymnasium as gym
 from gymnasium.utils import RecordConstructorArgs
 
 from aworld_gym.episode_state import as_returned
+from aworld_gym.making import spec_json
 from aworld_gym.trajectory import append
 from aworld_gym.types import Outcome
 from aworld_gym.wrappers.base import Step, ToolWrapper
@@ -40,7 +41,7 @@ class RecordEpisodes(ToolWrapper, RecordConstructorArgs):
         gym.Wrapper.__init__(self, env)
         self.path = str(path)
         self._steps: list[Any] = []
-        self._spec = env.spec.to_json() if env.spec is not None and isinstance(env.spec.entry_point, str) else None
+        self._spec = spec_json(env)
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Write an episode that was not played to its end, then reset."""

@@ -11,7 +11,7 @@ import warnings
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.error import ResetNeeded
+from gymnasium.error import ClosedEnvironmentError, ResetNeeded
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import TimeLimit
@@ -235,6 +235,17 @@ def test_steps_that_cannot_be():
     # the others have stepped, and it goes on from there: the first is reset by this step
     obs, *_ = envs.step([LOOK] * 3)
     assert obs[0][-1]["role"] == "user" and obs[1][0]["role"] == obs[2][0]["role"] == "tool"
+    envs.close()
+
+
+def test_a_closed_vector_starts_nothing_again():
+    envs = envs_of(2)
+    envs.reset(seed=np.array([3, 4]))
+    assert envs.np_random_seed == (3, 4)
+    envs.close()
+    for again in (envs.reset, lambda: envs.step([WRONG] * 2)):
+        with pytest.raises(ClosedEnvironmentError, match="was closed; make another"):
+            again()
     envs.close()
 
 

@@ -5,10 +5,12 @@ import json
 import gymnasium as gym
 import pytest
 from gymnasium.envs.registration import EnvSpec
+from small_toolchain import IN_PROCESS
 
-from aworld_gym import aio
+from aworld_gym import Task, aio
 from aworld_gym.errors import ActionError, ConfigError
 from aworld_gym.spaces import UnicodeText
+from aworld_gym.tasks import TaskList
 from aworld_gym.trajectory import read_jsonl
 from aworld_gym.wrappers import RawTextAction, RecordEpisodes, RewardShaping, TranscriptObservation
 
@@ -100,3 +102,13 @@ def test_an_episode_cut_by_a_stock_wrapper_is_written(env, tmp_path):
     env.reset(seed=0)
     env.step(ADD)
     assert [e.outcome for e in read_jsonl(path)] == ["max_turns"]
+
+
+def test_an_env_whose_spec_json_cannot_hold_is_recorded_without_it(tmp_path):
+    env = gym.make("AWorld/Mcp-v0", mcp_config=IN_PROCESS, submit_tool=None, tasks=TaskList([Task("a", "?", "1")]))
+    env = RecordEpisodes(env, str(tmp_path / "a.jsonl"))
+    env.reset(seed=0)
+    env.step({"role": "assistant", "content": "<answer>1</answer>"})
+    env.close()
+    (episode,) = read_jsonl(tmp_path / "a.jsonl")
+    assert (episode.score, episode.spec) == (1.0, None)
