@@ -259,3 +259,11 @@ def test_the_interval_resamples_groups_whole():
     assert grouped[1] - grouped[0] > 1.5 * (alone[1] - alone[0])
     assert bootstrap_ci([(0, 1.0), (0, 0.0)]) is None
     assert bootstrap_ci([(0, 1.0), (1, 1.0)]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1999, 2000])
+def test_how_much_is_resampled_at_a_time_changes_nothing(monkeypatch, block):
+    values = [(k, k * 0.37 % 1.0) for k in range(41)]
+    whole = bootstrap_ci(values)
+    monkeypatch.setattr("aworld_gym.metrics._RESAMPLE_BLOCK", block * len(values))
+    assert bootstrap_ci(values) == whole
