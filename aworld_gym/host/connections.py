@@ -66,6 +66,7 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
         _rest: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: Any) -> None:
+            self._answering: list[Any] = []
             super().connection_made(transport)
             self._expect_head()
             if len(self.connections) > most:
@@ -75,6 +76,9 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
             self._head_is_here()
             self._rest_is_here()
             super().connection_lost(exc)
+            for cycle in self._answering:  # uvicorn tells only the last of several requests that came at once
+                cycle.disconnected = True
+                cycle.message_event.set()
 
         def data_received(self, data: bytes) -> None:
             if self._deadline is not None:
@@ -91,7 +95,10 @@ def protocol(head_timeout_s: float, most: int) -> type[asyncio.Protocol]:
         def on_headers_complete(self) -> None:
             self._head_is_here()
             self._body_is_here = False
+            self._answering = [cycle for cycle in self._answering if not cycle.response_complete]
             super().on_headers_complete()
+            if self.cycle is not None:
+                self._answering.append(self.cycle)
 
         def on_message_complete(self) -> None:
             self._body_is_here = True

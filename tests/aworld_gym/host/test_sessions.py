@@ -23,6 +23,7 @@ from aworld_gym.host.metrics import HostMetrics
 from aworld_gym.host.sessions import TICK_S, Sessions
 from aworld_gym.toolchain import hosted, load_config, loop
 
+ID = "mcp-session-id"
 OPENING = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -203,6 +204,23 @@ def test_other_clients_need_not_hold_a_stream():
             assert await ping(client, headers) == 200
 
     playing(test, absence_s=0.2)
+
+
+def test_a_client_that_sends_its_next_request_while_it_holds_a_stream_is_missed_too():
+    async def test(running):
+        async with raw(running) as client:
+            headers = await opened(client)
+        lines = ("host: 127.0.0.1", f"authorization: Bearer {running.token}", f"mcp-session-id: {headers[ID]}")
+        lines = (*lines, "accept: application/json, text/event-stream", "", "")
+        _, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        for path in ("/mcp", "/ready"):
+            writer.write("\r\n".join((f"GET {path} HTTP/1.1", *lines)).encode())
+        (session,) = running.host.sessions._all
+        await until(lambda: session.streams)
+        writer.close()
+        await until(lambda: not len(running.host.sessions), 5)
+
+    playing(test, foreign_absence_s=0.5)
 
 
 @pytest.mark.parametrize("token", [None, "t"], ids=["silent", "with progress"])
