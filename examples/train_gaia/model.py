@@ -45,6 +45,23 @@ def build_model(tokenizer: PreTrainedTokenizerBase, *, seed: int) -> Qwen3ForCau
 
 
 @torch.no_grad()
+def fold_output_biases(model: Qwen3ForCausalLM) -> None:
+    """Move the bias of each attention's output into that of its values, where it has the same effect.
+
+    The weights that a query gives its values sum to 1, so what all values have in common comes out as it went in:
+    through an output projection W, a value bias b adds W b. Any output bias c is W (W^+ c), as W has full row rank.
+
+    Qwen3's published models have no such bias, and engines know none in this architecture: vLLM leaves it out without
+    a word, and its log-probabilities are then another model's.
+    """
+    for layer in model.model.layers:
+        attention = layer.self_attn
+        weight, bias = attention.o_proj.weight.double(), attention.o_proj.bias.double()
+        attention.v_proj.bias += (torch.linalg.pinv(weight) @ bias).to(attention.v_proj.bias)
+        attention.o_proj.bias.zero_()
+
+
+@torch.no_grad()
 def _look_back(model: Qwen3ForCausalLM) -> None:
     """Bias queries and keys of head h in layer 0 so that their rotated product peaks at distance h + 1.
 

@@ -27,7 +27,7 @@ from aworld_gym.types import Episode
 from aworld_gym.wrappers import RewardShaping
 from examples.train_gaia import cache
 from examples.train_gaia.evaluation import Measurement, measure
-from examples.train_gaia.model import build_model
+from examples.train_gaia.model import build_model, fold_output_biases
 from examples.train_gaia.progress import Bar, GrpoBar, bar
 from examples.train_gaia.settings import Settings
 from examples.train_gaia.tokenizer import build_tokenizer
@@ -86,6 +86,10 @@ def run(settings: Settings, console: Console) -> Run:
     with found.timed("GRPO"):
         result = train(start, settings, console)
     found.metrics, found.counts, found.checkpoint = result.metrics, dict(result.counts), result.checkpoint
+    if settings.model is None:
+        model = AutoModelForCausalLM.from_pretrained(result.checkpoint, dtype=torch.float32)
+        fold_output_biases(model)
+        model.save_pretrained(result.checkpoint)
     with found.timed("measure after"):
         found.after, _ = measure_checkpoint(result.checkpoint, settings, "after", console)
     return found

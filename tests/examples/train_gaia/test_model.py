@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from examples.train_gaia.model import LOOK_BACK, build_model
+from examples.train_gaia.model import LOOK_BACK, build_model, fold_output_biases
 from examples.train_gaia.muon import Muon, _orthogonalise
 
 
@@ -29,6 +29,18 @@ def test_two_heads_begin_by_looking_back(model):
         looked = attention[:, head, 20:].argmax(-1)
         wanted = torch.arange(20, 60) - (head + 1)
         assert (looked == wanted).float().mean() > 0.9
+
+
+def test_output_biases_are_folded_without_any_effect():
+    model = build_model(Tokenizer(), seed=3)
+    ids = torch.randint(2, 300, (4, 60), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.bias.normal_(std=0.2)
+        before = model(ids).logits.log_softmax(-1)
+        fold_output_biases(model)
+        assert (model(ids).logits.log_softmax(-1) - before).abs().max() < 1e-4
+    assert not any(layer.self_attn.o_proj.bias.any() for layer in model.model.layers)
 
 
 def test_the_seed_decides_the_weights_and_nothing_else(model):

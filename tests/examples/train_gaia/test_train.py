@@ -51,6 +51,8 @@ def test_from_noise_to_report_and_on_from_there(tmp_path, monkeypatch, console):
     episodes = lines(tmp_path / "a" / "episodes.jsonl")
     assert len(episodes) == 16 and all(e["task_id"].startswith("gaia-mini/train/seen/") for e in episodes)
     assert len(lines(tmp_path / "a" / "warm_start.jsonl")) == 5 and first.warm_from_cache is False
+    final = train.load(first.checkpoint)
+    assert not any(layer.self_attn.o_proj.bias.any() for layer in final.model.layers), "engines have no such weight"
     shown = console.file.getvalue()
     assert "warm start" in shown and "GRPO" in shown and "before: held-out tasks, sampled" in shown
 
