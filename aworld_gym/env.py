@@ -224,7 +224,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             raise ConfigError(f"the option task_id is a text, got {type(task_id).__name__}: {task_id!r:.80}")
         await self._end_run()
         rng = self.np_random  # made here, so that it is seeded even where the task is named
-        with boundary("env_failed"):
+        with boundary("env_failed", what="no task could be had"):
             if task_id is not None:
                 task = await sources.run(self.tasks.get, task_id)
             else:
@@ -235,7 +235,7 @@ class ToolEnv(gym.Env[tuple[Message, ...], Message]):
             session = await self.toolchain.open(public=task.public)
         placing = asyncio.ensure_future(sources.run(self.tasks.setup, task, session.workspace))
         try:
-            with boundary("env_failed"):
+            with boundary("env_failed", what=f"the files of task {task.id!r} could not be placed"):
                 await asyncio.shield(placing)
                 await session.deliver()
             system_prompt, tools = _overridden(self.system_prompt, session.tools, components)
@@ -358,7 +358,7 @@ async def scored(tasks: TaskSource, task: Task, answer: str | None) -> float | N
     Raises:
         InfraError: the task source failed.
     """
-    with boundary("env_failed"):
+    with boundary("env_failed", what=f"the answer to task {task.id!r} could not be scored"):
         verdict = await sources.run(tasks.score, task, answer)
         return None if verdict is None else float(verdict.value)
 

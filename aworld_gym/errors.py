@@ -144,12 +144,13 @@ def _rebuild_infra_error(
 
 
 @contextmanager
-def boundary(kind: str, *, server: str | None = None, delivered: bool | None = None) -> Iterator[None]:
-    """Turn whatever leaves the block into the vocabulary above.
+def boundary(kind: str, *, server: str | None = None, delivered: bool | None = None, what: str = "") -> Iterator[None]:
+    """Turn whatever leaves the block into the vocabulary above; ``what`` begins the message.
 
     Errors of this package pass through. So does a cancellation that was asked for; a ``CancelledError`` that
     nobody asked for (the MCP client raises one when its transport breaks) is a failure like any other.
     """
+    said = f"{what}: " if what else ""
     try:
         yield
     except AWorldGymError:
@@ -158,14 +159,14 @@ def boundary(kind: str, *, server: str | None = None, delivered: bool | None = N
         task = asyncio.current_task() if _loop_running() else None
         if task is None or task.cancelling():
             raise
-        raise InfraError(kind, describe(error), server=server, delivered=delivered) from error
+        raise InfraError(kind, said + describe(error), server=server, delivered=delivered) from error
     except Exception as error:
-        raise InfraError(kind, describe(error), server=server, delivered=delivered) from error
+        raise InfraError(kind, said + describe(error), server=server, delivered=delivered) from error
     except BaseExceptionGroup as group:
         stop = group.subgroup((KeyboardInterrupt, SystemExit, GeneratorExit))
         if stop is not None:
             raise
-        raise InfraError(kind, describe(group), server=server, delivered=delivered) from group
+        raise InfraError(kind, said + describe(group), server=server, delivered=delivered) from group
 
 
 def describe(error: BaseException, limit: int = 500) -> str:

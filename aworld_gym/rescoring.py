@@ -14,6 +14,7 @@ from typing import Any
 from aworld_gym.errors import ConfigError, describe
 from aworld_gym.metrics import Metrics
 from aworld_gym.records.verdicts import Scorer, scorer_of
+from aworld_gym.tasks import as_score
 from aworld_gym.types import Episode, Score
 
 NOT_SCORED = {
@@ -76,8 +77,7 @@ class Rescoring:
             verdict = Score(0.0, "no answer was submitted")
         else:
             try:
-                given = self._score(episode.answer, episode.submitted)
-                verdict = given if isinstance(given, Score) else Score(float(given))
+                verdict = as_score(self._score(episode.answer, episode.submitted))
             except Exception as error:
                 raise ConfigError(
                     f"scorer {self.name!r} cannot judge episode {episode.key}: {describe(error)}; its true answer is "

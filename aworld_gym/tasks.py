@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -58,7 +59,8 @@ class TaskList:
         if not self.tasks:
             raise ConfigError("a task list needs at least one task, got none")
         if len(self._by_id) != len(self.tasks):
-            raise ConfigError("task ids must be unique within a task list")
+            double = next(name for name, count in Counter(task.id for task in self.tasks).items() if count > 1)
+            raise ConfigError(f"task ids must be unique within a task list, and {double!r} is there more than once")
         self._scorer = scorer or _equal
 
     def sample(self, rng: np.random.Generator) -> Task:
@@ -82,8 +84,17 @@ class TaskList:
             return None
         if answer is None:
             return Score(0.0, "no answer was submitted")
-        verdict = self._scorer(task.answer, answer)
-        return verdict if isinstance(verdict, Score) else Score(float(verdict))
+        return as_score(self._scorer(task.answer, answer))
+
+
+def as_score(verdict: Any) -> Score:
+    """What a scorer gave, as a Score; TypeError or ValueError where it is no number from 0 to 1."""
+    if isinstance(verdict, Score):
+        return verdict
+    try:
+        return Score(float(verdict))
+    except TypeError as error:
+        raise TypeError(f"a scorer gives a number from 0 to 1 or a Score, got {verdict!r:.80}") from error
 
 
 def task_source(tasks: Any) -> TaskSource:

@@ -141,7 +141,7 @@ class BrokenTasks:
 @pytest.mark.parametrize("where", ["sample", "setup"])
 def test_a_task_that_cannot_be_set_up_is_an_infrastructure_failure(make, where):
     env = make(tasks=BrokenTasks(where))
-    with pytest.raises(InfraError, match="env_failed: OSError: disk full"):
+    with pytest.raises(InfraError, match="env_failed: the files of task .* could not be placed: OSError: disk full"):
         env.reset(seed=0)
 
 

@@ -13,7 +13,7 @@ from waits import until
 
 from aworld_gym import Task, aio
 from aworld_gym.env import ToolEnv
-from aworld_gym.errors import InfraError
+from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.policies import ScriptedPolicy
 from aworld_gym.rollout import rollout
 from aworld_gym.tasks import TaskList
@@ -53,6 +53,28 @@ def test_a_source_that_fails_is_infrastructure_and_nobody_waits_for_ever(method,
                 env.reset(options={"task_id": "one"} if method == "get" else None)
     finally:
         env.close()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (None, "a scorer gives a number from 0 to 1 or a Score, got None"),
+        ({"score": 1}, "a scorer gives a number from 0 to 1 or a Score, got {'score': 1}"),
+        (1.5, "a score is a finite number in [0, 1], got 1.5"),
+        (float("nan"), "a score is a finite number in [0, 1], got nan"),
+    ],
+)
+def test_a_scorer_that_gives_no_score_is_said_to(verdict, said):
+    (played,) = rollout(
+        lambda: ToolEnv(IN_PROCESS, TaskList(TASKS[:1], lambda truth, answer: verdict)), ANSWER, episodes=1, retries=0
+    )
+    assert played.outcome == "infra_failure" and said in played.error
+    assert "the answer to task 'one' could not be scored" in played.error
+
+
+def test_ids_that_are_not_unique_are_named():
+    with pytest.raises(ConfigError, match="'two' is there more than once"):
+        TaskList([*TASKS, TASKS[1]])
 
 
 class SlowFiles(TaskList):
