@@ -45,9 +45,13 @@ def test_unreadable_arguments_are_the_models_error(arguments, kind):
     assert call.error[0] == kind and "'f'" in call.error[1]
 
 
-@given(st.text())
+@given(st.text() | st.dictionaries(st.text(), st.floats() | st.none() | st.text()).map(json.dumps))
 def test_no_argument_text_raises(text):
-    read_calls(calling(text), turn=0)
+    (call,) = read_calls(calling(text), turn=0)
+    if call.error is None:
+        assert isinstance(call.arguments, dict) and (not text.strip() or repr(json.loads(text)) == repr(call.arguments))
+    else:
+        assert call.error[0] in ("call_invalid_json", "call_malformed") and not call.arguments
 
 
 def test_parse_errors_become_calls_after_those_that_parsed():

@@ -45,16 +45,20 @@ def test_samples_are_inside_and_seeded(space):
 
 def test_a_sampled_call_fits_its_schema():
     space = AssistantMessage([TOOL], seed=0)
-    for _ in range(200):
-        for call in space.sample()["tool_calls"]:
-            jsonschema.validate(json.loads(call["function"]["arguments"]), TOOL["function"]["parameters"])
+    calls = [call for _ in range(200) for call in space.sample()["tool_calls"]]
+    assert len(calls) > 50 and {call["function"]["name"] for call in calls} == {TOOL["function"]["name"]}
+    for call in calls:
+        jsonschema.validate(json.loads(call["function"]["arguments"]), TOOL["function"]["parameters"])
 
 
 def test_a_recursive_schema_ends():
     node = {"type": "object", "properties": {}}
     node["properties"]["children"] = {"type": "array", "items": node}
-    for seed in range(20):
-        json.dumps(sample_json(node, np.random.default_rng(seed)))
+    drawn = [sample_json(node, np.random.default_rng(seed)) for seed in range(20)]
+    written = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
+    for one in drawn:
+        jsonschema.validate(json.loads(json.dumps(one)), written)
+    assert any(one.get("children") for one in drawn), "it goes down at least once"
 
 
 @pytest.mark.parametrize(

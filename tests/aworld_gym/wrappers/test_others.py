@@ -65,8 +65,13 @@ def test_raw_text_that_is_no_text_or_no_parser(env):
 
 def test_sampled_actions_are_playable(env):
     wrapped = RawTextAction(env)
-    wrapped.reset(seed=0)
-    wrapped.step(wrapped.action_space.sample())
+    for seed in range(5):
+        wrapped.reset(seed=seed)
+        wrapped.action_space.seed(seed)
+        text = wrapped.action_space.sample()
+        obs, reward, *_ = wrapped.step(text)
+        assert obs in wrapped.observation_space and reward == 0.0
+        assert wrapped.get_wrapper_attr("messages")[-1 - len(obs)]["role"] == "assistant"
 
 
 def test_episodes_are_recorded_with_the_rewards_that_were_returned(env, tmp_path):
