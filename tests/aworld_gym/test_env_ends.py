@@ -138,10 +138,12 @@ class BrokenTasks:
         return Score(1.0)
 
 
-@pytest.mark.parametrize("where", ["sample", "setup"])
-def test_a_task_that_cannot_be_set_up_is_an_infrastructure_failure(make, where):
+@pytest.mark.parametrize(
+    ("where", "what"), [("sample", "no task could be had"), ("setup", "the files of task .* could not be placed")]
+)
+def test_a_task_that_cannot_be_set_up_is_an_infrastructure_failure(make, where, what):
     env = make(tasks=BrokenTasks(where))
-    with pytest.raises(InfraError, match="env_failed: the files of task .* could not be placed: OSError: disk full"):
+    with pytest.raises(InfraError, match=f"env_failed: {what}: OSError: disk full"):
         env.reset(seed=0)
 
 
