@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 AGENT = "aworld"
 """The name of the agent loop in rows and in agent.yaml."""
+VERLS_TRAINERS = ("sync", "colocate_async", "separate_async")
+"""verl's own trainers, by ``trainer.v1.trainer_mode``."""
 MODULES = "VERL_USE_EXTERNAL_MODULES"
 """The environment variable that says what verl loads in each of its processes."""
 
@@ -90,11 +92,10 @@ def verl_config(
     common.say({**ours, **fixed})
     if not cfg.trainer.use_v1:
         raise ConfigError("trainer.use_v1=False moves every reward to an episode's last token; leave it True")
-    if cfg.algorithm.adv_estimator not in plugin.ESTIMATORS.values():
-        log.warning(
-            "algorithm.adv_estimator=%s: invalid episodes are out of the loss, but count in its baseline as reward 0",
-            cfg.algorithm.adv_estimator,
-        )
+    if (estimator := cfg.algorithm.adv_estimator) not in plugin.ESTIMATORS.values():
+        log.warning("adv_estimator=%s: invalid episodes have no loss, but count in its baseline as reward 0", estimator)
+    if (mode := cfg.trainer.v1.trainer_mode) in VERLS_TRAINERS:
+        log.warning("trainer_mode=%s: nothing is logged of the env, and log-probabilities are not compared", mode)
     known = [name for name in os.environ.get(MODULES, "").split(",") if name]
     environment |= {MODULES: ",".join(dict.fromkeys([*plugins, *known])), "PYTHONPATH": module_path()}
     return cfg, environment

@@ -108,6 +108,12 @@ def test_an_estimator_of_verls_own_is_kept_with_a_warning(tmp_path, caplog):
     assert cfg.algorithm.adv_estimator == "rloo" and "count in its baseline as reward 0" in caplog.text
 
 
+def test_a_trainer_of_verls_own_is_kept_with_a_warning(tmp_path, caplog):
+    assert verl_config("m", tmp_path)[0].trainer.v1.trainer_mode == "aworld_sync" and not caplog.records
+    cfg, _ = verl_config("m", tmp_path, {"trainer": {"v1": {"trainer_mode": "colocate_async"}}})
+    assert cfg.trainer.v1.trainer_mode == "colocate_async" and "nothing is logged of the env" in caplog.text
+
+
 def test_other_plugins_stay(tmp_path, monkeypatch):
     monkeypatch.setenv("VERL_USE_EXTERNAL_MODULES", "json,adapters.verl.cpu")
     assert verl_config("m", tmp_path)[1]["VERL_USE_EXTERNAL_MODULES"] == "adapters.verl.cpu,json"
