@@ -11,7 +11,7 @@ what leads there, and how many hops that takes is drawn:
 * media are drawn so that kinds of tools which the plan does not use yet come first.
 
 :func:`composed` makes a shape deeper until its plan has level 3 (:func:`envs.gaia.levels.fits`) and some length. Long
-phrases are given short names by definitions ahead of the question (:data:`envs.gaia.wording.LETS`), so that it stays
+phrases are given short names by definitions ahead of the question (:data:`envs.gaia.sentences.LETS`), so that it stays
 readable and has one reading. Files that are not needed are added and listed among the others
 (:mod:`envs.gaia.decoys`).
 """
@@ -34,10 +34,10 @@ from envs.gaia.operators import called, referenced
 from envs.gaia.operators_evidence import looked_up
 from envs.gaia.operators_versions import DOCUMENTS, Body, Version, in_force, issued_by, latest_signed
 from envs.gaia.render import Content, Doc
+from envs.gaia.sentences import LETS, ROLES
 from envs.gaia.sources import dated_letter, stated, statements, tabulated
 from envs.gaia.sources_documents import QUANTITIES, random_code, random_date
 from envs.gaia.terms import Box, Draft, Question, Reject, Term, require
-from envs.gaia.wording import LETS, ROLES
 from envs.gaia.world import Description, Row, Table
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from aworld_gym.types import PlanStep
 from envs.gaia import wording
 from envs.gaia.render import Archive, Cell, Content
+from envs.gaia.sentences import ATLAS, FRAMES, HINTS, OPENERS
 from envs.gaia.wording import joined
 from envs.gaia.world import Column, Table, World
 
@@ -283,17 +284,17 @@ class Draft:
         """
         term = term.settled()
         options: dict[str, Any] = {}
-        hint = self.pick(wording.HINTS[term.kind])
+        hint = self.pick(HINTS[term.kind])
         if term.kind == "float":
             decimals = len(term.text.partition(".")[2])
             options["decimals"] = decimals
             hint = hint.format(decimals=f"{decimals} decimal{'s' if decimals > 1 else ''}")
-        question = self.pick(wording.FRAMES.get(term.kind, wording.FRAMES["thing"])).format(term.phrase)
+        question = self.pick(FRAMES.get(term.kind, FRAMES["thing"])).format(term.phrase)
         sentences = [context] if context else []
         if self.rng.random() < 0.3:
-            sentences.append(self.pick(wording.OPENERS))
+            sentences.append(self.pick(OPENERS))
         if any("://" in need for need in term.needs):
-            sentences.append(self.pick(wording.ATLAS))
+            sentences.append(self.pick(ATLAS))
         sentences += [question, hint] if self.rng.random() < 0.8 else [hint, question]
         prompt = " ".join(sentences)
         if self.files:

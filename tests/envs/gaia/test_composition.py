@@ -19,9 +19,9 @@ from envs.gaia.operators import fact, literal, plus
 from envs.gaia.operators_evidence import before_last
 from envs.gaia.operators_versions import DOCUMENTS
 from envs.gaia.render import Doc, Sheet, render
+from envs.gaia.sentences import LETS, ROLES
 from envs.gaia.splits import world_seeds
 from envs.gaia.terms import Draft, Reject, Term, merged
-from envs.gaia.wording import LETS, ROLES
 from envs.gaia.world import TRAINING_FLAVOURS, pages, world
 
 seeds = st.integers(0, 10**6)

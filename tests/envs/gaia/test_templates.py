@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from aworld_gym.types import Task
-from envs.gaia import wording
+from envs.gaia import sentences, wording
 from envs.gaia.levels import TOOL_KINDS
 from envs.gaia.splits import SPLITS, TEMPLATE_SPLITS
 from envs.gaia.tasks import GaiaTasks
@@ -73,7 +73,7 @@ def test_a_template_says_what_it_asks() -> None:
 def test_the_wording_does_not_give_the_template_away() -> None:
     """Every frame is used by every template whose answers are whole numbers, and none much more than others."""
     used: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    frames = {frame: frame.format("").rstrip("?. ") for frame in wording.FRAMES["thing"]}
+    frames = {frame: frame.format("").rstrip("?. ") for frame in sentences.FRAMES["thing"]}
     for one in LOWER:
         for flavour in TRAINING_FLAVOURS:
             for task in tasks_of(one.name, flavour, 40):
@@ -89,4 +89,4 @@ def test_the_wording_does_not_give_the_template_away() -> None:
 def test_productions_have_several_paraphrases() -> None:
     counts = [len(ways) for productions in wording.GRAMMAR.values() for ways in productions.values()]
     assert sum(count > 1 for count in counts) >= 0.8 * len(counts)
-    assert all(len(frames) >= 8 for frames in wording.FRAMES.values())
+    assert all(len(frames) >= 8 for frames in sentences.FRAMES.values())
