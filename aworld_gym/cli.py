@@ -78,7 +78,7 @@ def start(
 
 @app.command()
 def tools(
-    env: Annotated[str | None, typer.Argument(metavar="[ENV]", help="An env id, such as AWorld/Gaia-v0.")] = None,
+    env: Annotated[str | None, typer.Argument(metavar="ENV", help="An env id, such as AWorld/Gaia-v0.")] = None,
     mcp_config: Annotated[Path | None, typer.Option(help="An mcpServers file, instead of an env.")] = None,
     env_kwargs: EnvKwargs = None,
     k: EnvArgs = None,
@@ -248,7 +248,7 @@ def train(
     model: Annotated[str, typer.Option(help="A folder or a hub name.")],
     output: Annotated[Path, typer.Option(help="A folder for checkpoints, metrics and episodes.")],
     given: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings of the trainer, as with --set.")
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings of the trainer, as with --set.")
     ] = None,
     trainer: Annotated[str, typer.Option(help=f"{', '.join(adapters_here())}.")] = "trl",
     config: Annotated[

@@ -28,7 +28,7 @@ def serve(
     toolchains: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOOLCHAIN]...", help="Tools of an env, by its id (AWorld/Gaia-v0) or its short name (gaia)."
+            metavar="TOOLCHAIN", help="Tools of an env, by its id (AWorld/Gaia-v0) or its short name (gaia)."
         ),
     ] = None,
     mcp_config: Annotated[
