@@ -247,17 +247,26 @@ class Container:
             _end(process)
 
     def _told(self, *arguments: str) -> str:
-        """What a command prints; nothing where it fails."""
-        done = subprocess.run(
-            [*self._command, *arguments],
-            env=self._environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if arguments[0] == "logs" else None,
-            text=True,
-            errors="replace",
-            timeout=_QUICK_S,
-        )
+        """What a command prints; nothing where it fails.
+
+        Raises:
+            InfraError: Docker does not answer.
+        """
+        try:
+            done = subprocess.run(
+                [*self._command, *arguments],
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if arguments[0] == "logs" else None,
+                text=True,
+                errors="replace",
+                timeout=_QUICK_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise InfraError(
+                "host_unreachable", f"docker compose {arguments[0]} did not answer within {_QUICK_S:g} s"
+            ) from None
         return done.stdout.strip() if done.returncode == 0 else ""
 
 

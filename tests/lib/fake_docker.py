@@ -31,6 +31,8 @@ def main(folder: Path, arguments: list[str]) -> int:
         calls.write(json.dumps(note) + "\n")
     if (folder / f"fail-{what}").exists():
         return 1
+    if (folder / f"hang-{what}").exists():
+        time.sleep(60)
     return {"ps": ps, "build": build, "up": up, "logs": logs, "port": port, "stop": stop, "kill": kill, "down": down}[
         what
     ](folder, rest)

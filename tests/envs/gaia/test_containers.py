@@ -176,6 +176,15 @@ def test_a_container_that_does_not_start_is_removed(docker, refused, what, said)
     assert calls(docker)[-1]["what"] == "down" and not fake_docker.alive(docker)
 
 
+@pytest.mark.parametrize("what", ["ps", "port"])
+def test_an_engine_that_does_not_answer_is_said_to_be_so(docker, refused, monkeypatch, what):
+    monkeypatch.setattr(containers, "_QUICK_S", 3)
+    (docker / f"hang-{what}").touch()
+    said = refused("--docker_dir", str(DOCKER), code=1)
+    assert f"docker compose {what} did not answer within 3 s" in said
+    assert calls(docker)[-1]["what"] == ("down" if what == "port" else "ps")
+
+
 def test_a_container_that_is_there_is_left_alone(docker, refused):
     (docker / "taken").touch()
     said = refused("--docker_dir", str(DOCKER), "--port", "8200")
