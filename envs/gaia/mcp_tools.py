@@ -10,7 +10,7 @@ import base64
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +64,25 @@ def mcp_tool(tool: Tool, redact: Callable[[str], str] = str, *, open_world: bool
         ),
         structured_output=False,
     )
-    properties = made.parameters.get("properties", {})
-    closed = {
-        **{key: value for key, value in made.parameters.items() if key != "title"},
-        "properties": {n: {k: v for k, v in inner.items() if k != "title"} for n, inner in properties.items()},
+    return made.model_copy(update={"parameters": closed(made.parameters)})
+
+
+def closed(schema: Mapping[str, Any], left_out: Sequence[str] = ("title",)) -> dict[str, Any]:
+    """A schema of arguments without titles, which only repeat names, and closed: a misspelt argument is an error.
+
+    Args:
+        schema: of all arguments together.
+        left_out: what is not said of each argument.
+    """
+    properties = {
+        name: {key: value for key, value in inner.items() if key not in left_out}
+        for name, inner in schema.get("properties", {}).items()
+    }
+    return {
+        **{key: value for key, value in schema.items() if key != "title"},
+        "properties": properties,
         "additionalProperties": False,
     }
-    return made.model_copy(update={"parameters": closed})
 
 
 def _answering(tool: Tool, redact: Callable[[str], str]) -> Callable[..., Any]:
@@ -85,11 +97,11 @@ def _answering(tool: Tool, redact: Callable[[str], str]) -> Callable[..., Any]:
             else:
                 reply = await threads.tools.run(functools.partial(tool.function, **arguments))
         except ToolFault as fault:
-            return _result(redact(str(fault)), failed=True)
+            return result(redact(str(fault)), failed=True)
         except Exception as error:  # a bug of ours; its text could hold anything, so the type alone is told
             _log.error("the tool %s failed unexpectedly: %s", tool.name, redact(repr(error)))
-            return _result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
-        return _result([redact(b) if isinstance(b, str) else b for b in ([reply] if isinstance(reply, str) else reply)])
+            return result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
+        return result([redact(b) if isinstance(b, str) else b for b in ([reply] if isinstance(reply, str) else reply)])
 
     signature = inspect.signature(tool.function, eval_str=True)
     call.__signature__ = signature.replace(return_annotation=CallToolResult)  # type: ignore[attr-defined]
@@ -98,7 +110,7 @@ def _answering(tool: Tool, redact: Callable[[str], str]) -> Callable[..., Any]:
     return call
 
 
-def _result(reply: Reply, *, failed: bool = False) -> Any:
+def result(reply: Reply, *, failed: bool = False) -> Any:
     """What a tool returned, in MCP's terms."""
     from mcp.types import CallToolResult
 

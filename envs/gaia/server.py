@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import functools
 import inspect
 import json
@@ -31,8 +30,9 @@ from aworld_gym.toolchain.messages import mark
 from aworld_gym.types import EpisodeContext
 from envs.gaia import sandbox as sandboxes
 from envs.gaia.machine import machine_fault
+from envs.gaia.mcp_tools import closed, result
 from envs.gaia.overtime import Overtime, Watch
-from envs.gaia.tools import NAMES, ImageBlock, Reply, ToolContext, ToolDef, ToolFault, Workspace, build
+from envs.gaia.tools import NAMES, Reply, ToolContext, ToolDef, ToolFault, Workspace, build
 
 _log = logging.getLogger(__name__)
 _THREADS = 16
@@ -171,22 +171,9 @@ def _prototypes(compact: bool) -> Mapping[str, Any]:
             annotations=_annotations(tool),
             structured_output=False,
         )
-        made[name] = prototype.model_copy(update={"parameters": _lean(prototype.parameters, compact)})
+        parameters = closed(prototype.parameters, ("title", "description") if compact else ("title",))
+        made[name] = prototype.model_copy(update={"parameters": parameters})
     return made
-
-
-def _lean(schema: dict[str, Any], compact: bool) -> dict[str, Any]:
-    """The schema without titles, which only repeat names, and closed: a misspelt argument is an error."""
-    left_out = ("title", "description") if compact else ("title",)
-    properties = {
-        name: {key: value for key, value in inner.items() if key not in left_out}
-        for name, inner in schema["properties"].items()
-    }
-    return {
-        **{key: value for key, value in schema.items() if key != "title"},
-        "properties": properties,
-        "additionalProperties": False,
-    }
 
 
 def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
@@ -203,13 +190,13 @@ def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
                 _log.warning("the tool %s failed, and so does this machine: %s", tool.name, trouble)
                 return _unusable(f"{tool.name} failed with its machine: {trouble}")
             if isinstance(error, ToolFault):
-                return _result(str(error), failed=True)
+                return result(str(error), failed=True)
             # a bug of ours: the model is told, the log has the trace
             _log.exception("the tool %s failed", tool.name)
-            return _result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
+            return result(f"{tool.name} failed unexpectedly ({type(error).__name__}); try another way", failed=True)
         finally:
             cancelled.set()
-        return _result(reply)
+        return result(reply)
 
     signature = inspect.signature(tool.function, eval_str=True)
     visible = [parameter for parameter in signature.parameters.values() if not parameter.name.startswith("_")]
@@ -217,17 +204,6 @@ def _served(tool: ToolDef, threads: _Threads) -> Callable[..., Any]:
     call.__name__ = tool.name
     call.__doc__ = tool.description
     return call
-
-
-def _result(reply: Reply, *, failed: bool = False) -> CallToolResult:
-    blocks = [reply] if isinstance(reply, str) else reply
-    content = [
-        {"type": "image", "data": base64.b64encode(block.data).decode("ascii"), "mimeType": block.mime}
-        if isinstance(block, ImageBlock)
-        else {"type": "text", "text": block.encode("utf-8", "replace").decode()}  # lone surrogates are no JSON
-        for block in blocks
-    ]
-    return CallToolResult.model_validate({"content": content, "isError": failed})
 
 
 def _unusable(text: str) -> CallToolResult:
