@@ -32,6 +32,8 @@ FILES_PATH = "/workspace/"
 """Where a host takes files, one ``PUT`` each."""
 UPLOADS = 8
 """Files under way at once."""
+PIECE_BYTES = 1 << 20
+"""Of a file that is sent, in memory at once."""
 _UNREACHED = "is the host up, and is its address (MCP_SERVER_URL, or `url`) right?"
 _TRIES = 3
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 8.0
@@ -99,6 +101,13 @@ def _passes(error: InfraError) -> bool:
     return error.kind in ("host_unreachable", "session_timeout", "session_lost")
 
 
+async def file_pieces(path: Path) -> AsyncIterator[bytes]:
+    """A file's content, a piece at a time, read off the loop."""
+    with path.open("rb") as file:
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            yield piece
+
+
 class Link:
     """What an open session with a host needs beside MCP.
 
@@ -142,7 +151,8 @@ class Link:
 
     async def _put(self, path: Path, name: str) -> None:
         async with self._uploads:
-            content = await asyncio.to_thread(path.read_bytes)
+            # of large files, so many at once, no more than a piece each is in memory
+            content = path if path.stat().st_size > PIECE_BYTES else await asyncio.to_thread(path.read_bytes)
             for left in reversed(range(_TRIES)):
                 try:
                     status, said = await self._client.put(self._files + quote(name), content)

@@ -15,10 +15,12 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import ConfigError, InfraError, describe
-from aworld_gym.toolchain import compat, messages, replies
+from aworld_gym.toolchain import compat, messages, replies, schemes
+from aworld_gym.toolchain.hosted import file_pieces
 from aworld_gym.toolchain.jsontext import mended
 
 logger = logging.getLogger(__name__)
@@ -177,16 +179,22 @@ def _client_class() -> Any:
             super().__init__(**kwargs)
             self._server, self._streamable, self._report, self._greeting = server, streamable, report, greeting
             self._url = url
+            self._met = False  # something came from there
             self.session_id: str | None = None
             self.on_change: Callable[[], None] | None = None
 
-        async def put(self, url: str, content: bytes) -> tuple[int, str]:
-            """Bring ``content`` to ``url``; the status and body of the answer.
+        async def put(self, url: str, content: bytes | Path) -> tuple[int, str]:
+            """Bring ``content``, or that of a file, to ``url``; the status and body of the answer.
 
             Raises:
                 InfraError: there was none.
             """
-            request = self.build_request("PUT", url, headers={"mcp-session-id": self.session_id}, content=content)
+            headers = {"mcp-session-id": self.session_id}
+            body: Any = content
+            if isinstance(content, Path):
+                headers["content-length"] = str(content.stat().st_size)
+                body = file_pieces(content)
+            request = self.build_request("PUT", url, headers=headers, content=body)
             try:
                 response = await super().send(request)
             except httpx.TransportError as error:
@@ -228,8 +236,15 @@ def _client_class() -> Any:
             except (httpx.TransportError, TimeoutError) as error:
                 never = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
                 delivered = False if isinstance(error, never) else None
+                said = None
+                if not self._met and not _proxied(request):
+                    said = await schemes.wrong(str(request.url), error, connected=delivered is None)
+                if said is not None:
+                    refused = self._error("server_protocol", f"{_origin(request)} {said}", delivered=False)
+                    return self._answer(request, refused)
                 text = f"no answer from {_origin(request)}: {describe(error)}"
                 return self._answer(request, self._error("host_unreachable", text, delivered))
+            self._met = True
             if response.status_code >= 400:
                 wait = replies.retry_after(response.status_code, response.headers.get("retry-after"))
                 refused = self._error(*_refusal(request, response), wait)
@@ -304,6 +319,12 @@ def _wrong(request: Any, response: Any) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def _proxied(request: Any) -> bool:
+    from aworld_gym.toolchain.lean.client import proxy_of
+
+    return proxy_of(str(request.url)) is not None
 
 
 def _origin(request: Any) -> str:

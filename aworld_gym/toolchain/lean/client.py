@@ -11,12 +11,14 @@ import asyncio
 import base64
 import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from aworld_gym.errors import InfraError, describe
-from aworld_gym.toolchain import replies
+from aworld_gym.toolchain import replies, schemes
+from aworld_gym.toolchain.hosted import file_pieces
 from aworld_gym.toolchain.lean.events import MAX_REPLY_BYTES, aiohttp
 
 _LINGER_S = 2.0  # that a stream may take to end after the answer, and its connection be used again
@@ -65,6 +67,8 @@ class Client:
         self.origin = replies.origin(str(self._url))
         self._base = headers
         self._connect_s = config.timeout
+        self._met = False  # something came from there
+        self._proxied = (proxy := proxy_of(config.url)) is not None
         self._session = http.ClientSession(
             # a slow tool is not a broken pool: no limit on connections
             connector=http.TCPConnector(
@@ -72,20 +76,22 @@ class Client:
             ),
             timeout=http.ClientTimeout(total=None, sock_connect=config.timeout, sock_read=config.sse_read_timeout),
             cookie_jar=http.CookieJar(unsafe=True),  # load balancers keep a session in its place with one
-            proxy=proxy_of(config.url),
+            proxy=proxy,
         )
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._session.close()
 
-    async def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, url: Any = None) -> Any:
+    async def request(
+        self, method: str, headers: Mapping[str, str], body: bytes | Path | None = None, url: Any = None
+    ) -> Any:
         """Send a request; its ``aiohttp`` response, of which the body is still to be read and which is to be closed.
 
         Args:
             method: of HTTP.
             headers: beside those that every request has.
-            body: what is sent.
+            body: what is sent; of a file, a piece at a time.
             url: where to; the server's own if not given.
 
         Raises:
@@ -98,11 +104,17 @@ class Client:
             sent["mcp-protocol-version"] = self.version
         target = url or self._url
         for _ in range(_MAX_REDIRECTS):
-            data: Any = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
+            data: Any = body
+            if isinstance(body, Path):
+                data = file_pieces(body)
+            elif body is not None and len(body) >= _LARGE_BODY:
+                data = io.BytesIO(body)
             try:
                 response = await self._session.request(method, target, headers=sent, data=data, allow_redirects=False)
             except (self._http.ClientError, OSError) as error:
-                raise self._unreached(error) from None  # `aiohttp`'s own errors hold the request's headers
+                # `aiohttp`'s own errors hold the request's headers
+                raise await self._never_met(str(target), error) or self._unreached(error) from None
+            self._met = True
             if response.status not in (301, 302, 303, 307, 308) or "location" not in response.headers:
                 return response
             target = self._followed(method, target, response)
@@ -135,8 +147,8 @@ class Client:
         if response.connection is not None:  # its end has not; with it, the connection can be used again
             asyncio.get_running_loop().call_later(_LINGER_S, response.close)
 
-    async def put(self, url: str, content: bytes) -> tuple[int, str]:
-        """Bring ``content`` to ``url``; the status and body of the answer.
+    async def put(self, url: str, content: bytes | Path) -> tuple[int, str]:
+        """Bring ``content``, or that of a file, to ``url``; the status and body of the answer.
 
         Raises:
             InfraError: there was none.
@@ -144,7 +156,8 @@ class Client:
         from yarl import URL
 
         target = URL(url, encoded=True).with_user(None)
-        response = await self.request("PUT", {}, content, target)
+        size = {"content-length": str(content.stat().st_size)} if isinstance(content, Path) else {}
+        response = await self.request("PUT", size, content, target)
         return response.status, (await self.read(response)).decode(errors="replace")
 
     async def delete(self) -> str | None:
@@ -181,8 +194,16 @@ class Client:
         where = replies.origin(str(target))
         raise self._wrong(f"redirects ({status}) to {where}, which is not followed; if that is it, use it as `url`")
 
-    def _wrong(self, text: str) -> InfraError:
-        return InfraError("server_protocol", f"{self.origin} {text}", server=self.server)
+    async def _never_met(self, url: str, error: BaseException) -> InfraError | None:
+        """The failure of a request to an address from which nothing ever came, if it is certain to be wrong."""
+        if self._met or self._proxied:
+            return None
+        connected = not isinstance(error, self._http.ClientConnectorError)
+        said = await schemes.wrong(url, error, connected=connected)
+        return None if said is None else self._wrong(said, delivered=False)
+
+    def _wrong(self, text: str, delivered: bool | None = None) -> InfraError:
+        return InfraError("server_protocol", f"{self.origin} {text}", server=self.server, delivered=delivered)
 
     def _unreached(self, error: BaseException) -> InfraError:
         http = self._http

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -190,8 +191,8 @@ class Dispatcher:
 
     # -- what an environment host's link calls ----------------------------------------------------------------
 
-    async def put(self, url: str, content: bytes) -> tuple[int, str]:
-        """Bring ``content`` to ``url``; the status and body of the answer.
+    async def put(self, url: str, content: bytes | Path) -> tuple[int, str]:
+        """Bring ``content``, or that of a file, to ``url``; the status and body of the answer.
 
         Raises:
             InfraError: there was none.

@@ -1,6 +1,7 @@
 """Files on their way into a session's workspace, and what is left of those that do not arrive."""
 
 import asyncio
+import filecmp
 import os
 import resource
 from contextlib import asynccontextmanager
@@ -9,10 +10,12 @@ import httpx2
 import psutil
 import pytest
 from hosts import host_here, session_at
+from http_clients import each_http_client  # noqa: F401
 from tool_servers import one, raw
 
+from aworld_gym.errors import InfraError
 from aworld_gym.host import bodies, files
-from aworld_gym.toolchain import loop
+from aworld_gym.toolchain import hosted, loop
 
 MIB = 2**20
 
@@ -191,3 +194,33 @@ def test_a_file_that_does_not_fit_on_the_disk_keeps_nothing_of_it(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["workspace"]
     files.Arriving(workspace, ["deep", "file"]).finish([b"x" * 1500, b"x" * 500])
     assert (workspace / "deep/file").stat().st_size == 2000 and [p.name for p in tmp_path.iterdir()] == ["workspace"]
+
+
+@pytest.mark.usefixtures("each_http_client")
+def test_files_that_are_sent_do_not_fill_the_memory(tmp_path):
+    size, many = 24 * MIB, hosted.UPLOADS
+    parts = [os.urandom(MIB), os.urandom(MIB - 5)]  # not a round number of pieces
+
+    async def test(running):
+        async with session_and_files(running) as (session, mine, http):
+            for k in range(many):
+                with (session.workspace / f"f{k} ä").open("wb") as out:
+                    for part in (parts[0],) * (size // MIB) + (parts[1],):
+                        out.write(part)
+            process, most = psutil.Process(), 0
+            before = process.memory_info().rss
+            sending = asyncio.create_task(session.deliver())
+            while not sending.done():
+                most = max(most, process.memory_info().rss)
+                await asyncio.sleep(0.01)
+            await sending
+            assert most - before < 3 * size
+            for k in range(many):
+                given, got = session.workspace / f"f{k} ä", mine.tools.workspace / f"f{k} ä"
+                assert filecmp.cmp(given, got, shallow=False)
+            with (session.workspace / "f0 ä").open("ab") as out:
+                out.write(b"x" * 8 * MIB)
+            with pytest.raises(InfraError, match="refused with 413"):
+                await session.deliver()
+
+    playing(test, max_file_bytes=size + 2 * MIB)

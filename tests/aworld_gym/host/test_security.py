@@ -17,7 +17,7 @@ from http_clients import each_http_client  # noqa: F401
 
 from aworld_gym.errors import ConfigError, InfraError
 from aworld_gym.host import HostSettings, credentials, logs, mint
-from aworld_gym.toolchain import http, loop
+from aworld_gym.toolchain import http, loop, schemes
 
 NOW = int(time.time())
 GOOD = {
@@ -282,6 +282,52 @@ def certificate(tmp_path_factory):
     return folder
 
 
+def tls(folder):
+    return {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+
+
+@pytest.mark.usefixtures("each_http_client")
+@pytest.mark.parametrize(
+    ("spoken", "meant", "words"),
+    [("http", "https", "does not speak TLS; .* http://$"), ("https", "http", "speaks TLS")],
+)
+def test_an_address_with_the_wrong_scheme_is_told_at_once(certificate, spoken, meant, words):
+    async def knock(running):
+        url = running.url.replace(spoken, meant, 1)
+        async with session_at(running, entry=running.entry() | {"url": url}, open_timeout_s=20.0):
+            pass
+
+    with host_here(**(tls(certificate) if spoken == "https" else {})) as running:
+        began = time.monotonic()
+        with pytest.raises(InfraError, match=words) as caught:
+            loop.run(knock(running))
+        assert caught.value.kind == "server_protocol" and time.monotonic() - began < 10
+        assert f"{meant}://127.0.0.1:{running.port}/mcp " in str(caught.value)
+
+
+@pytest.mark.parametrize("meant", ["http", "https"])
+@pytest.mark.usefixtures("each_http_client")
+def test_what_only_seems_to_have_the_wrong_scheme_is_tried_again(monkeypatch, meant):
+    """A server that drops every connection, as one does that is about to stop."""
+    monkeypatch.setattr(schemes, "ASK_TIMEOUT_S", 0.5)
+    dropped = []
+
+    async def drop(reader, writer):
+        dropped.append(await reader.read(10))
+        writer.close()
+
+    async def knock():
+        async with await asyncio.start_server(drop, "127.0.0.1", 0) as server:
+            url = f"{meant}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+            async with session_at(None, entry={"type": "aworld-host", "url": url}, open_timeout_s=2.5):
+                pass
+
+    with pytest.raises(InfraError) as caught:
+        loop.run(knock())
+    assert caught.value.kind in ("host_unreachable", "session_timeout")  # as the last attempt had time
+    assert "tried for 2.5 s" in caught.value.__notes__ and len(dropped) > 2
+
+
 @pytest.mark.usefixtures("each_http_client")
 def test_tls(certificate, monkeypatch):
     async def play(running):
@@ -290,10 +336,10 @@ def test_tls(certificate, monkeypatch):
             await session.deliver()
             return (await session.call("1", "echo", {"text": "hello"})).text
 
-    files = {"ssl_certfile": certificate / "cert.pem", "ssl_keyfile": certificate / "key.pem"}
-    with host_here(**files) as running:
-        with pytest.raises(InfraError, match="(?i)certificate"):
+    with host_here(**tls(certificate)) as running:
+        with pytest.raises(InfraError, match="not accepted .self-signed certificate.; .*SSL_CERT_FILE") as caught:
             loop.run(play(running))
+        assert caught.value.kind == "server_protocol" and not hasattr(caught.value, "__notes__")  # not tried again
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "cert.pem"))
         http._ssl_context.cache_clear()
         try:
