@@ -60,6 +60,8 @@ def test_the_same_run_is_continued(env):
             "policy settings is {'temperature': 0.0}, this one's is",
         ),
         (Policy(x={"a": 1, "b": 2}), Policy(x={"a": 1, "b": 3}), "is {'x': {'b': 2}}, this one's is {'x': {'b': 3}}"),
+        (Policy(x={"a": 1}), Policy(x="a"), "is {'x': {'a': 1}}, this one's is {'x': 'a'}"),
+        (Policy(x=["a"]), Policy(x={"a": 1}), "is {'x': ['a']}, this one's is {'x': {'a': 1}}"),
         (Policy(), Policy(top_p=0.5), "its policy settings is {}, this one's is {'top_p': 0.5}"),
         (RandomPolicy(1), RandomPolicy(2), "settings is {'seed': 1}, this one's is {'seed': 2}"),
         (RandomPolicy(1), Policy(seed=1), "its policy is 'random', this one's is 'mine'"),
