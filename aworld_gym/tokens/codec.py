@@ -34,8 +34,10 @@ _CLOSERS = frozenset("<|im_end|> <|eot_id|> <|observation|> <|call|> <|return|> 
 _ENDS = frozenset("<|endoftext|> <|end_of_text|> <|eom_id|> </s>".split())
 """Tokens that end a text wherever they are in the vocabulary: generation configs list them beside the closing one."""
 
-_PINNED = {"date_string": "26 Jul 2024"}
-"""Template arguments that would else come from the clock, with the templates' own defaults."""
+_TODAY = "26 Jul 2024"
+"""What templates would else take from the clock: the default of those that have one."""
+_CLOCK = "{% macro strftime_now(format) %}" + _TODAY + "{% endmacro %}{{ '' }}"
+"""Before a template that asks the clock itself, which every template may. It writes nothing."""
 
 _DUMMY = 1999
 """The witness of the dummy assistant turn."""
@@ -84,10 +86,12 @@ class ChatCodec:
         self.tokenizer = tokenizer
         self.template = template if template is not None else _own_template(tokenizer)
         self.template_kwargs = dict(template_kwargs or {})
-        for name, value in _PINNED.items():
-            if name in self.template and name not in self.template_kwargs:
-                logger.info("the chat template asks the clock for %s: pinned to %r", name, value)
-                self.template_kwargs[name] = value
+        if any(name in self.template for name in ("date_string", "strftime_now")):
+            logger.info("the chat template asks for today's date: by default it is %s", _TODAY)
+            if "date_string" in self.template:
+                self.template_kwargs.setdefault("date_string", _TODAY)
+            elif not self.template.startswith(_CLOCK):
+                self.template = _CLOCK + self.template
         self.vocabulary = Vocabulary(tokenizer, self.template)
         self.image_text = image_text
         self._renderer = Renderer(tokenizer, self.vocabulary, self.template, self.template_kwargs)

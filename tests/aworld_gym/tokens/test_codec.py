@@ -299,6 +299,20 @@ def test_template_arguments_and_the_clock() -> None:
     assert ChatCodec(chat_tokenizers.build("qwen3_5_think")).opens_reasoning
 
 
+@pytest.mark.parametrize("before", ["", "\n", "  {%- if true %}\n{% endif %}"])
+def test_a_template_that_asks_the_clock_itself(before: str) -> None:
+    """Else the prompts of a run would change at midnight, and with them what is compared."""
+    tokenizer = chat_tokenizers.build("qwen3")
+    template = before + "today: {{ strftime_now('%d %B %Y') }}\n" + tokenizer.chat_template
+    plain = ChatCodec(tokenizer, template=template.replace("{{ strftime_now('%d %B %Y') }}", "26 Jul 2024"))
+    codec = ChatCodec(tokenizer, template=template)
+    codec.self_check()
+    messages = [{"role": "user", "content": "hi"}]
+    assert codec.prompt(messages, TOOLS) == plain.prompt(messages, TOOLS)
+    again = ChatCodec(tokenizer, template=codec.template)
+    assert again.template == codec.template and again.prompt(messages) == codec.prompt(messages)
+
+
 def test_importing_loads_no_tokenizer_library() -> None:
     program = (
         "import sys, aworld_gym.tokens; print({'torch', 'transformers', 'tokenizers', 'jinja2'} & set(sys.modules))"
