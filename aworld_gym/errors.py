@@ -171,8 +171,8 @@ def boundary(kind: str, *, server: str | None = None, delivered: bool | None = N
 
 def describe(error: BaseException, limit: int = 500) -> str:
     """One line that names the innermost causes of ``error``, groups unfolded."""
-    leaves = list(_leaves(error))
-    text = "; ".join(dict.fromkeys(f"{type(e).__name__}: {e}" if str(e) else type(e).__name__ for e in leaves))
+    names = dict.fromkeys(f"{type(e).__name__}: {e}" if str(e) else type(e).__name__ for e in leaves(error))
+    text = "; ".join(names)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -187,10 +187,11 @@ def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     return f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions within the groups that ``error`` may be; itself where it is none."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from leaves(inner)
     else:
         yield error
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from aworld_gym.errors import AWorldGymError, InfraError, describe
-from aworld_gym.toolchain import compat, hosted, http, loop, messages
+from aworld_gym.toolchain import compat, failures, hosted, http, loop, messages
 from aworld_gym.toolchain.config import ServerConfig, fill
 from aworld_gym.toolchain.inprocess import make_server
 from aworld_gym.toolchain.process import ServerProcess, streams
@@ -157,7 +157,7 @@ class Connection:
             known = messages.failure(result.get("_meta"), self.config.name) if isinstance(result, dict) else None
             if known is not None:  # the server itself says that it is its machine that failed
                 raise known
-            return _checked(result)
+            return failures.result(result)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         assert error is not None
         return await self._call_failed(error)
@@ -177,7 +177,7 @@ class Connection:
             return False
         error = None if ping.cancelled() else ping.exception()
         # that it does not know `ping` is an answer too
-        return not ping.cancelled() and (error is None or self._meaning(error) is None)
+        return not ping.cancelled() and (error is None or failures.meaning(error, self.config.name) is None)
 
     async def deliver(self, workspace: Path) -> None:
         """Bring the files of a workspace to where the server has its own: nothing to do, but for a host's.
@@ -286,7 +286,7 @@ class Connection:
         try:
             tools = await compat.list_tools(session)
         except Exception as error:
-            if not isinstance(error, ValueError) and self._meaning(error) is not None:
+            if not isinstance(error, ValueError) and failures.meaning(error, self.config.name) is not None:
                 raise
             text = f"it did not list its tools: {describe(error)}"
             raise InfraError("tools_unavailable", text, server=self.config.name) from error
@@ -350,15 +350,9 @@ class Connection:
 
     def _open_failed(self, error: BaseException) -> AWorldGymError:
         """What an exception means that ended the opening."""
-        if isinstance(error, AWorldGymError):
-            return error
-        for leaf in _leaves(error):
-            if isinstance(leaf, AWorldGymError):
-                return leaf
-            protocol = compat.protocol_error(leaf)
-            known = messages.failure(protocol[2], self.config.name) if protocol else None
-            if known is not None:
-                return known
+        known = failures.known(error, self.config.name)
+        if known is not None:
+            return known
         if self.dead is not None and self.config.kind != "stdio":
             return self.dead
         if self.config.kind == "stdio":
@@ -377,28 +371,10 @@ class Connection:
     def _stream_ended(self) -> None:
         self.lost(InfraError("server_died", "its output has ended", server=self.config.name))
 
-    def _meaning(self, error: BaseException, *, of_call: bool = False) -> InfraError | None:
-        """The infrastructure failure that an exception of a request stands for; None if the server answered."""
-        protocol = compat.protocol_error(error)
-        if protocol is None:
-            return InfraError("session_lost", describe(error), server=self.config.name)
-        code, message, data = protocol
-        known = messages.failure(data, self.config.name)
-        if known is not None:
-            return known
-        if code == compat.CONNECTION_CLOSED and (message == "Connection closed" or message.startswith("SSE stream")):
-            return InfraError("session_lost", message, server=self.config.name)
-        # a call is "invalid" also where its tool asked for what this client does not offer: a user, a model, roots
-        if code == -32700 or (code == -32600 and not of_call):
-            return InfraError("server_protocol", f"it answered {code}: {message}", server=self.config.name)
-        return None
-
     async def _call_failed(self, error: BaseException) -> dict[str, Any]:
-        failure = self._meaning(error, of_call=True)
-        if failure is None:  # a JSON-RPC error is the server's way, if not the best, to refuse a call
-            protocol = compat.protocol_error(error)
-            assert protocol is not None
-            return {"content": [{"type": "text", "text": protocol[1]}], "isError": True}
+        failure = failures.meaning(error, self.config.name, of_call=True)
+        if failure is None:
+            return failures.refusal(error)
         if failure.kind != "session_lost":  # a refusal, or a host that cannot be reached: the session may still be good
             raise failure from error
         self.clean = False
@@ -424,18 +400,3 @@ def _seen(task: asyncio.Task[Any]) -> None:
     """Take note of an abandoned task's exception, so that asyncio does not complain of it."""
     if not task.cancelled():
         task.exception()
-
-
-def _checked(result: Any) -> dict[str, Any]:
-    if not isinstance(result, dict):
-        return {"content": [{"type": "text", "text": str(result)}]}
-    if result.get("resultType") == "input_required":
-        text = "the tool asks for further input from a user, which cannot be given here"
-        return {"content": [{"type": "text", "text": text}], "isError": True}
-    return result
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    return [error]
