@@ -41,7 +41,7 @@ GENERAL = (
 )
 
 HOST = (
-    Variable("MCP_SERVER_URL", "its address, such as http://10.0.0.7:8000/mcp; several with commas between"),
+    Variable("MCP_SERVER_URL", "its address, such as http://10.0.0.7:8000/mcp; several are separated by commas"),
     Variable("MCP_SERVER_TOKEN", "the token that it printed, or one of aworld-gym token"),
 )
 """Of an environment host, which :mod:`envs.gaia.env` reads."""
@@ -122,7 +122,7 @@ def template() -> str:
         f"# another file with {ENV_FILE_VAR}. What the environment sets comes before what stands here. Nothing of this",
         "# is needed for the embedded world.",
         "",
-        "# An environment host that the tools are used of (docs/deploy.md); where it is not set, they run here.",
+        "# An environment host that runs the tools (docs/deploy.md); where none is named, they run on this machine.",
         *map(_line, HOST),
         "",
         "# The language model of every tool that asks one, unless the tool has its own three below.",
