@@ -36,7 +36,7 @@ def build(setup: Setup) -> list[Tool]:
         reply = await api.send("GET", params=params, ok=(400,))
         try:
             root: Element = fromstring(reply.body)
-        except (ParseError, DefusedXmlException, ValueError):
+        except (ParseError, DefusedXmlException, ValueError, LookupError):  # the last: an encoding that nobody knows
             raise ToolFault("arXiv answered with what is not its Atom format; try again later") from None
         if root.tag != f"{_ATOM}feed":
             raise api.shape()

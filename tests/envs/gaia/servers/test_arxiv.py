@@ -85,6 +85,10 @@ BOMB = '<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">
         (Answer("<html>busy</html>", 400), "refused the request (HTTP 400)|unexpected form"),
         (Answer("not xml"), "not its Atom format"),
         (Answer(BOMB), "not its Atom format"),
+        *(
+            (Answer(f'<?xml version="1.0" encoding="{name}"?><feed/>'), "not its Atom format")
+            for name in ("UTFO8", "base64", "shift_jis", "idna")
+        ),
         (Answer("<rss/>"), "unexpected form"),
         (Answer("", 503, headers={"Retry-After": "60"}), "failure of its own (HTTP 503)"),
     ],
