@@ -36,8 +36,10 @@ log = logging.getLogger(__name__)
 SLACK_S = 30.0
 """Seconds that the sync facade waits beyond what the limits allow before it calls the loop stuck."""
 
-sources = Threads(64, "aworld-gym-tasks")
-"""For the methods of task sources: they are synchronous, and may wait for a disk, a network or a model that judges."""
+sources = Threads(min(32, (os.cpu_count() or 1) + 4), "aworld-gym-tasks")
+"""For making tasks and their files: more work than waiting, so that more threads would only keep the loop waiting."""
+judges = Threads(64, "aworld-gym-scores")
+"""For scoring, which may wait for a model that judges."""
 
 StepReturn = tuple[tuple[Message, ...], float, bool, bool, dict[str, Any]]
 
@@ -359,7 +361,7 @@ async def scored(tasks: TaskSource, task: Task, answer: str | None) -> float | N
         InfraError: the task source failed.
     """
     with boundary("env_failed", what=f"the answer to task {task.id!r} could not be scored"):
-        verdict = await sources.run(tasks.score, task, answer)
+        verdict = await judges.run(tasks.score, task, answer)
         return None if verdict is None else float(verdict.value)
 
 
