@@ -13,6 +13,7 @@ import queue
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -190,25 +191,60 @@ class Driver:
 
 
 @contextmanager
+def program(command: Sequence[str], start_s: float = START_S) -> Iterator[tuple[Any, subprocess.Popen[str]]]:
+    """A program that prints a line of JSON once it is ready: what it printed, and its process, which is ended after.
+
+    Raises:
+        SystemExit: it ended before that, or was not ready within ``start_s``; with what it said last.
+    """
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            assert process.stdout is not None
+            late = threading.Timer(start_s, process.kill)
+            late.start()
+            try:
+                line = process.stdout.readline()
+            finally:
+                late.cancel()
+            if not line:
+                status = process.wait(30)
+                log.seek(0)
+                sys.exit(f"{' '.join(command)} ended with status {status}:\n{log.read()[-2000:]}")
+            yield json.loads(line), process
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(30)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@contextmanager
+def host(make: str, *options: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """An environment host with one in-process server: what it printed (ip, port, token), and its process id.
+
+    Args:
+        make: the server's factory, as ``module:function``.
+        options: of ``aworld-gym serve``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "bench.json"
+        config.write_text(json.dumps({"mcpServers": {"bench": {"python": make}}}))
+        command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", str(config), "--port", "0", *options]
+        with program(command) as (told, process):
+            yield told, process.pid
+
+
+@contextmanager
 def chat_server(turns: int = 4, latency_s: float = 0.0) -> Iterator[str]:
     """The URL of a model endpoint in a process of its own (``drivers/chat_server.py``)."""
     script = str(DRIVERS / "chat_server.py")
-    process = subprocess.Popen(
-        [sys.executable, script, "--turns", str(turns), "--latency-s", str(latency_s)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        if not port:
-            raise RuntimeError(f"the chat server ended with status {process.wait()}")
+    with program([sys.executable, script, "--turns", str(turns), "--latency-s", str(latency_s)]) as (port, _):
         yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 Sizes = Mapping[int, int]

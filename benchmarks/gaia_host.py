@@ -9,9 +9,7 @@ are the host's own process, as its /metrics tells them; run_python's programs ar
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,6 +20,7 @@ import gymnasium as gym
 import aworld_gym  # noqa: F401 - registers AWorld/*
 from aworld_gym.policies import OraclePolicy
 from aworld_gym.rollout import rollout
+from benchmarks import common
 
 ENV = "AWorld/Gaia-v0"
 MEMORY, CPU = "process_resident_memory_bytes", "process_cpu_seconds_total"
@@ -36,19 +35,13 @@ def a_host(sessions: int) -> Iterator[str]:
         yield named.removesuffix("/mcp")
         return
     command = [sys.executable, "-m", "envs.gaia", "--port", "0", "--max-sessions", str(sessions)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+    with common.program(command) as (told, _):
         url = f"http://{told['ip']}:{told['port']}"
         os.environ |= {"MCP_SERVER_URL": f"{url}/mcp", "MCP_SERVER_TOKEN": told["token"]}
         try:
             yield url
         finally:
             del os.environ["MCP_SERVER_URL"], os.environ["MCP_SERVER_TOKEN"]
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def numbers(url: str) -> dict[str, float]:

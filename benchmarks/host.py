@@ -15,16 +15,13 @@ import asyncio
 import functools
 import json
 import logging
-import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,35 +224,6 @@ async def _empty(port: int) -> None:
             await asyncio.sleep(0.2)
 
 
-@contextmanager
-def serving(options: argparse.Namespace) -> Iterator[tuple[int, str, psutil.Process]]:
-    """A host in a process of its own: its port, a token, and the process."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "bench.json"
-        config.write_text(json.dumps({"mcpServers": {"bench": {"python": "benchmarks.host:make"}}}))
-        command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", str(config), "--port", "0"]
-        command += ["--max-sessions", str(options.sessions + 4), "--idle", "20"]
-        with open(Path(folder) / "log", "w") as log:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=dict(os.environ))
-        try:
-            assert process.stdout is not None
-            late = threading.Timer(common.START_S, process.kill)
-            late.start()
-            line = process.stdout.readline()
-            late.cancel()
-            if not line:
-                sys.exit((Path(folder) / "log").read_text())
-            told = json.loads(line)
-            yield told["port"], told["token"], psutil.Process(process.pid)
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(30)
-
-
 def tested(*nodes: str) -> tuple[str, bool]:
     """What became of some tests, in the words of pytest; whether all passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *nodes]
@@ -318,7 +286,9 @@ def main() -> None:
     parser.add_argument("--load-only", action="store_true", help="leave out what is tested rather than measured")
     options = parser.parse_args()
     machine = common.Machine(("aworld-gym", "mcp", "uvicorn"))
-    with serving(options) as at:
+    room = ("--max-sessions", str(options.sessions + 4), "--idle", "20")
+    with common.host("benchmarks.host:make", *room) as (told, pid):
+        at = told["port"], told["token"], psutil.Process(pid)
         held = asyncio.run(memory(*at, options))  # first, as long as nothing was ever allocated and given back
         loads = [asyncio.run(load(*at, options)) for _ in range(options.repeat)]
         own = [loop.run(ours(*at, options), timeout=ROUND_S) for _ in range(options.repeat)]

@@ -11,22 +11,15 @@ each round, which mean something on a busy machine too.
 from __future__ import annotations
 
 import asyncio
-import json
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from aworld_gym.toolchain import load_config, loop
 from aworld_gym.toolchain.compat import new_server
 from aworld_gym.toolchain.config import HTTP_CLIENTS, ServerConfig
 from aworld_gym.toolchain.connection import Connection
-from benchmarks.common import Machine, keep, markdown, parser, spread, tell
+from benchmarks.common import Machine, host, keep, markdown, parser, spread, tell
 
 TEXT = "hello world " * 8
 TIMEOUT_S = 120.0
@@ -45,35 +38,6 @@ def make(context: Any) -> Any:
         return text
 
     return server
-
-
-@contextmanager
-def host(sessions: int) -> Iterator[dict[str, Any]]:
-    """A host with room for so many sessions: how to reach it, as an ``mcpServers`` entry."""
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "bench.json"
-        config.write_text(json.dumps({"mcpServers": {"bench": {"python": "benchmarks.transport:make"}}}))
-        command = [sys.executable, "-m", "aworld_gym", "serve", "--mcp-config", str(config), "--port", "0"]
-        with open(Path(folder) / "log", "w") as log:
-            process = subprocess.Popen(
-                [*command, "--max-sessions", str(sessions)], stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if not line:
-                sys.exit((Path(folder) / "log").read_text())
-            told = json.loads(line)
-            yield {
-                "type": "aworld-host",
-                "url": f"http://{told['ip']}:{told['port']}/mcp",
-                "token": told["token"],
-            }
-        finally:
-            process.terminate()
-            process.wait(30)
-            assert process.stdout is not None
-            process.stdout.close()
 
 
 async def measure(config: ServerConfig, sessions: int, calls: int) -> dict[str, float]:
@@ -104,7 +68,9 @@ async def measure(config: ServerConfig, sessions: int, calls: int) -> dict[str, 
 def run(sizes: list[int], repeat: int) -> list[dict[str, Any]]:
     """All measurements, in the order in which they were made."""
     found = []
-    with host(max(sizes) + 8) as entry:
+    with host("benchmarks.transport:make", "--max-sessions", str(max(sizes) + 8)) as (told, _):
+        url = f"http://{told['ip']}:{told['port']}/mcp"
+        entry = {"type": "aworld-host", "url": url, "token": told["token"]}
         configs = {
             client: load_config({"mcpServers": {"it": {**entry, "http_client": client}}}).servers[0]
             for client in HTTP_CLIENTS

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 
 import pytest
@@ -91,3 +92,23 @@ def test_a_bar_that_is_missed_is_said_kept_and_an_exit_status(tmp_path, monkeypa
     options.only = ["one"]
     common.report("x", "X", measures, options)
     assert "every bar is met" in capsys.readouterr().out
+
+
+def test_a_program_tells_where_it_is_and_is_ended_after():
+    code = "import json, time; print(json.dumps({'port': 5}), flush=True); time.sleep(600)"
+    with common.program([sys.executable, "-c", code]) as (told, process):
+        assert told == {"port": 5} and process.poll() is None
+    assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import sys; print('no licence', file=sys.stderr); sys.exit(7)", r"ended with status 7:\nno licence"),
+        ("import time; time.sleep(600)", "ended with status -9:"),
+    ],
+    ids=["dies", "says nothing"],
+)
+def test_a_program_that_is_not_ready_ends_the_benchmark_with_its_last_words(code, message):
+    with pytest.raises(SystemExit, match=message), common.program([sys.executable, "-c", code], start_s=4.0):
+        pass
