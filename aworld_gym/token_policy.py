@@ -241,11 +241,14 @@ def token_rollout(
     )
     last: dict[int, Episode] = {}
     attempts: Counter[int] = Counter()
+    waiting = iter(items[concurrency:])
 
     def finished(episode: Episode) -> None:
         index = places[episode.seed, episode.sample]
         attempts[index] += 1
         if episode.valid or episode.attempt >= retries:
+            if (following := next(waiting, None)) is not None:  # begins in its place, and batches wait for it too
+                pool.enter(following.index)
             pool.leave(index)
         if on_episode is not None:
             on_episode(episode)

@@ -276,6 +276,13 @@ def test_log_probabilities_that_are_not_all_given_are_none(codec, turn, missing)
     assert first.episode.steps[turn - 1].sampled["logprobs"] is None
 
 
+def test_batches_wait_for_episodes_that_begin_later_too(codec):
+    """With more episodes than are played at once, batches are as large as they can be, and the same again."""
+    sampler = ScriptedSampler(codec, echo_then_submit)
+    play(codec, sampler, 10, concurrency=4, straggler_s=math.inf)
+    assert [len(prompts) for prompts, _ in sampler.batches] == [4, 4, 4, 4, 2, 2]
+
+
 def test_items_must_be_told_apart(codec):
     with pytest.raises(ConfigError, match="unique"):
         token_rollout(ENV_ID, codec, lambda p, n: [], [Item(0, 1), Item(1, 1)], max_tokens=9)
