@@ -87,7 +87,7 @@ class Endpoint:
             raise ToolFault(f"the endpoint of {self._prefix}_LLM_BASE_URL cannot be reached; try again later") from None
         except openai.APIStatusError as error:
             raise ToolFault(self._refusal(error.status_code, error.body)) from None
-        except (openai.OpenAIError, ValueError, AttributeError, TypeError, IndexError):  # what came is no completion
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError, LookupError):  # what came is no completion
             raise ToolFault(f"the endpoint of {self._prefix}_LLM_BASE_URL answered in an unexpected form") from None
 
     def _refusal(self, status: int, body: object) -> str:

@@ -70,10 +70,13 @@ def build(setup: Setup) -> list[Tool]:
         found = value.get("archived_snapshots") if isinstance(value, dict) else None
         if not isinstance(found, dict):
             raise availability.shape()
-        stamp = (found.get("closest") or {}).get("timestamp", "")
+        snapshot = found.get("closest") or {}
+        stamp = snapshot.get("timestamp", "") if isinstance(snapshot, dict) else None
+        if not isinstance(stamp, str):
+            raise availability.shape()
         if not re.fullmatch(r"\d{14}", stamp):
             raise ToolFault(f"the Wayback Machine has no snapshot of {quoted(url)}")
-        return str(stamp)
+        return stamp
 
     async def snapshot(url: str, stamp: str) -> Reply:
         """The page as it was stored (``id_``: without the archive's own links and banner)."""

@@ -43,7 +43,7 @@ def build(setup: Setup) -> list[Tool]:
         if not isinstance(inner, dict):
             if isinstance(value, dict) and value.get("batchcomplete"):
                 return {}
-            raise api.shape()
+            raise _shape()
         return inner
 
     async def wikipedia_search(
@@ -55,10 +55,10 @@ def build(setup: Setup) -> list[Tool]:
         found = await ask(
             language, action="query", list="search", srsearch=query, srlimit=limit, sroffset=start, srprop="snippet"
         )
-        hits = found.get("search", [])
+        hits = _titled(found.get("search", []))
         if not hits:
             return "No article matches." if start == 0 else "No further article."
-        return "\n".join(f"{hit['title']} | {clip(html_text(hit.get('snippet', '')), 240)}" for hit in hits)
+        return "\n".join(f"{hit['title']} | {clip(html_text(str(hit.get('snippet', ''))), 240)}" for hit in hits)
 
     async def revision(title: str, date: str, language: str) -> tuple[int, str, str]:
         """Number, time and final title of the last revision of a date."""
@@ -74,10 +74,13 @@ def build(setup: Setup) -> list[Tool]:
             rvstart=f"{date}T23:59:59Z",
         )
         page = _only(found, title)
-        if not page.get("revisions"):
+        revisions = page.get("revisions", [])
+        if revisions == []:
             raise ToolFault(f"the article {quoted(title)} did not exist on {date}")
-        made = page["revisions"][0]
-        return made["revid"], made["timestamp"], page["title"]
+        match revisions:
+            case [{"revid": int() as number, "timestamp": str() as when}, *_]:
+                return number, when, page["title"]
+        raise _shape()
 
     async def rendered(language: str, **which: Any) -> str:
         answer = await ask(language, action="parse", prop="text", disableeditsection=1, disabletoc=1, **which)
@@ -127,11 +130,22 @@ def build(setup: Setup) -> list[Tool]:
 
 
 def _only(found: dict[str, Any], title: str) -> dict[str, Any]:
-    pages = found.get("pages")
+    pages = _titled(found.get("pages", []))
     if not pages or "missing" in pages[0] or "invalid" in pages[0]:
         raise ToolFault(f"Wikipedia has no article {quoted(title)}; search for its exact title")
-    page: dict[str, Any] = pages[0]
-    return page
+    return pages[0]
+
+
+def _titled(value: Any) -> list[dict[str, Any]]:
+    """A list of things that have a title, as the API's answers hold it; raises ToolFault where it is anything else."""
+    entries = value if isinstance(value, list) else [None]
+    if not all(isinstance(one, dict) and isinstance(one.get("title"), str) for one in entries):
+        raise _shape()
+    return entries
+
+
+def _shape() -> ToolFault:
+    return Api("Wikipedia", DEFAULT_URL).shape()
 
 
 SERVER = ServerSpec(
