@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from types import MappingProxyType
 
 import gymnasium as gym
 import pytest
@@ -265,6 +266,16 @@ def test_the_env_is_made_with_what_the_manifest_asks_for(small):
         small.applied(gym.make(ENV, level=1).spec)
 
 
+def test_values_are_digested_by_what_they_say_and_not_by_their_kind():
+    plain = dataclasses.replace(TASKS[0], answer=[0, 1], public={"k": {"a": [0, 1]}})
+    other = dataclasses.replace(
+        TASKS[0], answer=range(2), public=MappingProxyType({"k": MappingProxyType({"a": (0, 1)})})
+    )
+    assert digests(TaskList([plain]), plain) == digests(TaskList([plain]), other)
+    with pytest.raises(TypeError, match="are JSON values, got set"):
+        digests(TaskList([plain]), dataclasses.replace(plain, answer={1}))
+
+
 # ---- playing ----------------------------------------------------------------------------------------------------
 
 
@@ -277,6 +288,7 @@ def test_items(small):
         (3, 8, 1, "test/a"),
     ]
     assert {i.manifest for i in items} == {small.hash} and [i.group_id for i in items[1:3]] == ["test/c", "test/a"]
+    assert [(i.seed, i.sample) for i in small.items()] == [(0, 0), (1, 0)]
     for wrong in ({"group_size": 0}, {"seed": -1}, {"seed": True}):
         with pytest.raises(ConfigError, match="must be a whole number"):
             small.items(**wrong)

@@ -49,6 +49,16 @@ def test_ordinary_names_are_not_secret(monkeypatch, name):
     assert "an ordinary value" not in of({"command": "server"})
 
 
+def test_the_words_of_a_header_are_no_secrets_each():
+    entry = {"url": "http://127.0.0.1:1/mcp", "headers": {"X-Note": "v1.2 of an ordinary note", "X-Word": "ordinary"}}
+    assert set(of(entry)) == {"v1.2 of an ordinary note", "ordinary"}
+
+
+def test_without_secrets_nothing_is_copied():
+    value = {"a": ([1], {"b": "text"})}
+    assert Secrets(()).removed(value) is value
+
+
 def test_short_values_stay(monkeypatch):
     monkeypatch.setenv("A_KEY", "42")
     assert "42" not in of({"command": "server"})
