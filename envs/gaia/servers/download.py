@@ -96,7 +96,10 @@ def _announced(reply: Reply) -> str:
     if header:
         message = Message()
         message["content-disposition"] = header.replace("\r", " ").replace("\n", " ")
-        name = message.get_filename()
+        try:
+            name = message.get_filename()
+        except (ValueError, LookupError, TypeError):  # what the library says of odd numbers and character sets
+            name = None
         if name:
             return str(name)
     return unquote(PurePosixPath(reply.url.partition("?")[0].partition("://")[2].partition("/")[2]).name)
