@@ -168,6 +168,8 @@ class EnvEpisode:
                     turns[request.attempt] += 1
                     try:
                         ids, logprobs = await asyncio.wait_for(sample(request, turn), self.options.deadline_s)
+                    except TimeoutError as error:  # which itself says nothing
+                        raise TimeoutError(f"a turn was not sampled within {self.options.deadline_s} s") from error
                     finally:
                         generate_s += time.monotonic() - asked
                     request = await self.sampled(ids, logprobs)

@@ -69,7 +69,7 @@ class Ray:
     """Where a cluster that is started here keeps its logs; where None, they are removed with it."""
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (isinstance(self.workers, bool) or not self.workers >= 1):
+        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             raise ConfigError(f"workers must be a whole number of at least 1, got {self.workers!r}")
         if not self.num_cpus >= 0:
             raise ConfigError(f"num_cpus must not be negative, got {self.num_cpus!r}")

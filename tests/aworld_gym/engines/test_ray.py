@@ -350,6 +350,8 @@ def test_whatever_ends_the_command_ends_its_cluster(how, tmp_path):
     ("settings", "message"),
     [
         ({"workers": 0}, "workers must be"),
+        ({"workers": 1.5}, "workers must be"),
+        ({"workers": "2"}, "workers must be"),
         ({"num_cpus": -1}, "num_cpus must not be negative"),
         ({"start_timeout_s": 0}, "start_timeout_s must be positive"),
         ({"resources": {"CPU": 1}}, "CPU is none of them"),
