@@ -83,6 +83,14 @@ def test_two_runs_cannot_write_one_journal(tmp_path):
     Journal(tmp_path / "a.jsonl").close()
 
 
+def test_where_there_are_no_locks_a_journal_is_written_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr("aworld_gym.trajectory.fcntl", None)  # as on Windows
+    with Journal(tmp_path / "a.jsonl") as one, Journal(tmp_path / "a.jsonl") as other:
+        one.append(episode(0))
+        other.append(episode(1))
+    assert [e.seed for e in read_jsonl(tmp_path / "a.jsonl")] == [0, 1]
+
+
 def test_processes_that_append_wait_for_each_other(tmp_path):
     code = """
 import sys
