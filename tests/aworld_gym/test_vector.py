@@ -25,7 +25,7 @@ from tool_messages import calling
 from aworld_gym import Score, Task
 from aworld_gym.errors import ActionError, ConfigError, InfraError, UnknownTaskError
 from aworld_gym.tape import Recorder, Replay, attach
-from aworld_gym.toolchain import stats
+from aworld_gym.toolchain import close_idle, loop, stats
 from aworld_gym.vector import ToolVectorEnv, vector_of
 from aworld_gym.wrappers import RewardShaping, TranscriptObservation
 
@@ -379,6 +379,7 @@ def test_attributes_of_sub_envs():
 
 
 def test_servers_of_their_own_end_with_it():
+    loop.run(close_idle())
     before = stats()
     config = {
         "mcpServers": {

@@ -74,5 +74,5 @@ def test_a_host_that_comes_back_is_not_run_over():
     after = sorted(at for at in came if at > back)
     assert len(after) < 5 * SESSIONS  # each has two connections in the end
     crowd = max(sum(at <= other < at + 0.25 for other in after) for at in after)
-    assert crowd < SESSIONS, crowd
+    assert crowd < 1.5 * SESSIONS, crowd  # of two of each
     assert max(opened) - back < 30

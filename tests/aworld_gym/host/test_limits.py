@@ -1,7 +1,9 @@
 """What a host takes of one client: requests that arrive in time, and so many calls at once."""
 
 import asyncio
+import contextlib
 import resource
+import socket
 import time
 
 import httpx2
@@ -24,29 +26,44 @@ def head(running, *more, method="POST"):
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-async def dripped(running, data, pause_s, *before):
-    """Send ``before`` at once and ``data`` byte by byte; all that comes back, and the seconds until the end."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-    got = b""
-    for request in before:
-        writer.write(request)
-        got = await reader.readuntil(b"\r\n\r\n")
-        size = int(got.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        got += await reader.readexactly(size)
-    began = time.monotonic()
+async def dripped(running, data, pause_s, *before, at_once=0):
+    """Send ``before`` and read its answers, then ``data``, byte by byte after so many at once.
 
-    async def drip():
-        for byte in data:
-            writer.write(bytes([byte]))
-            await asyncio.sleep(pause_s)
-
-    dripping = asyncio.create_task(drip())
-    try:
+    Gives the last answer to ``before``, all that comes after it, and the seconds until the end. By a socket: a stream
+    forgets what it has read when the connection is reset, as it is for who goes on sending.
+    """
+    now, got, answer = asyncio.get_running_loop(), b"", b""
+    with socket.create_connection(("127.0.0.1", running.port)) as connection:
+        connection.setblocking(False)
         async with asyncio.timeout(10):
-            return got, await reader.read(), time.monotonic() - began
-    finally:
-        dripping.cancel()
-        writer.close()
+            for request in before:
+                await now.sock_sendall(connection, request)
+                got = b""
+                while b"\r\n\r\n" not in got:
+                    got += await now.sock_recv(connection, 1)
+                size = int(got.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                while size:
+                    more = await now.sock_recv(connection, size)
+                    assert more, "it ended within an answer"
+                    got, size = got + more, size - len(more)
+        began = time.monotonic()
+
+        async def drip():
+            await now.sock_sendall(connection, data[:at_once])
+            for byte in data[at_once:]:
+                await now.sock_sendall(connection, bytes([byte]))
+                await asyncio.sleep(pause_s)
+
+        dripping = asyncio.create_task(drip())
+        try:
+            async with asyncio.timeout(10):
+                with contextlib.suppress(ConnectionResetError):
+                    while more := await now.sock_recv(connection, 4096):
+                        answer += more
+            return got, answer, time.monotonic() - began
+        finally:
+            dripping.cancel()
+            await asyncio.gather(dripping, return_exceptions=True)
 
 
 def test_a_request_whose_head_does_not_come_is_not_waited_for():
@@ -89,25 +106,10 @@ def test_a_body_that_drips_is_not_waited_for(path, monkeypatch):
             number = session._grant.leases["it"].connection._link._client.session_id
             request = head(running, *more, f"mcp-session-id: {number}", method="POST" if path == "/mcp" else "PUT")
             request = request.replace(b"/mcp", path.encode(), 1)
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-            began = time.monotonic()
-            writer.write(request)
-            async with asyncio.timeout(10):
-                while not (line := await first_byte(reader, writer)):
-                    pass
-                line += await reader.read()
-            writer.close()
+            _, line, took = await dripped(running, request + b"x" * 199, 0.05, at_once=len(request))
             assert line.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.5 s" in line
-            assert b"connection: close" in line.lower() and 0.4 < time.monotonic() - began < 8.0
+            assert b"connection: close" in line.lower() and 0.4 < took < 8.0
             assert (await session.call("1", "add", {"a": 1})).text == "2"
-
-    async def first_byte(reader, writer):
-        writer.write(b"x")
-        try:
-            async with asyncio.timeout(0.05):
-                return await reader.read(1)
-        except TimeoutError:
-            return b""
 
     playing(test, body_timeout_s=0.5)
 
