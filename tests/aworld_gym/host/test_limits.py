@@ -40,7 +40,9 @@ async def dripped(running, data, pause_s, *before, at_once=0):
                 await now.sock_sendall(connection, request)
                 got = b""
                 while b"\r\n\r\n" not in got:
-                    got += await now.sock_recv(connection, 1)
+                    more = await now.sock_recv(connection, 1)
+                    assert more, "it ended before an answer"
+                    got += more
                 size = int(got.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
                 while size:
                     more = await now.sock_recv(connection, size)
