@@ -56,6 +56,42 @@ def test_everyone_is_given_what_was_sampled_for_them(turns, straggler_s):
         assert len(batches) == max(map(len, turns)) and pool.stats.late == 0, "lock step"
 
 
+def test_an_episode_that_is_late_is_waited_for_once():
+    pool, batches = GenerationPool(straggler_s=0.2), []
+
+    def generate(prompts, limits):
+        batches.append([prompt[0] for prompt in prompts])
+        return [(prompt, None) for prompt in prompts]
+
+    async def everything():
+        ahead = asyncio.Event()
+
+        async def quick():
+            for _ in range(4):
+                await pool.generate(0, [0], limit=1)
+            ahead.set()
+            await pool.generate(0, [0], limit=1)
+            pool.leave(0)
+
+        async def late():
+            await ahead.wait()
+            await pool.generate(1, [1], limit=1)
+            pool.leave(1)
+
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.gather(quick(), late())
+        finally:
+            pool.close()
+
+    pool.enter(0, 1)
+    job = loop.submit(everything())
+    pool.serve(generate)
+    job.result(timeout=10)
+    assert batches[:4] == [[0]] * 4 and sorted(sum(batches[4:], [])) == [0, 1]
+    assert pool.stats.late == 1, "once, and not in each of the batches that went without it"
+
+
 def test_an_error_of_generate_reaches_caller_and_episodes():
     pool, error = GenerationPool(), ValueError("out of memory")
 

@@ -51,6 +51,28 @@ def test_a_file_cut_anywhere_loses_only_the_line_that_was_cut(tmp_path, data):
     assert [e.seed for e in read_jsonl(path)] == [*seeds, 7]
 
 
+def test_a_line_that_lacks_only_its_end_is_given_one(tmp_path):
+    path = tmp_path / "a.jsonl"
+    append(path, episode(1), episode(2))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert [e.seed for e in read_jsonl(path)] == [1, 2]
+    with Journal(path):
+        pass
+    assert path.read_bytes() == whole
+
+
+def test_a_torn_line_is_left_out_aloud_and_an_empty_one_without_a_word(tmp_path, caplog):
+    path = tmp_path / "a.jsonl"
+    append(path, episode(1), episode(2))
+    one, two = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"\n" + one + b" \n\n" + two)
+    assert [e.seed for e in read_jsonl(path)] == [1, 2] and not caplog.records
+    path.write_bytes(one + two[:50])
+    assert [e.seed for e in read_jsonl(path)] == [1]
+    assert [r.getMessage() for r in caplog.records] == [f"{path}: the last line is torn (50 bytes) and is left out"]
+
+
 def test_a_torn_line_longer_than_a_block_is_cut_off_whole(tmp_path):
     path = tmp_path / "a.jsonl"
     append(path, episode(1))
