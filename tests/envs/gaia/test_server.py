@@ -108,7 +108,8 @@ async def test_a_cancelled_call_ends_its_program(tmp_path):
                 await asyncio.sleep(0.02)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        await asyncio.to_thread(waits.still, lambda: (tmp_path / "beat").stat().st_size)
+    # at its session's end at the latest: a client of mcp 1.x does not say that a call is cancelled
+    await asyncio.to_thread(waits.still, lambda: (tmp_path / "beat").stat().st_size)
 
 
 LONG = "x" * 3000
