@@ -179,6 +179,7 @@ class EnvEpisode:
             except Exception as error:
                 which = (self.item.group_id, self.item.seed, self.item.sample)
                 log.exception("an episode is left out of loss and baseline: group %s, seed %s, sample %s", *which)
+                await self.aclose()  # what its deadline may just have ended is on record before what it is taken for
                 self._give_up(f"{type(error).__name__}: {error}")
             finally:
                 await self.aclose()
