@@ -142,7 +142,6 @@ class SampledLogprobs:
         self._on, self._temperature = on, temperature or 1.0
         self._model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._logits: Any = None
-        self._fed: list[Any] = []
         self._steps: list[Any] = []
         self._hook: Any = None
 
@@ -158,7 +157,6 @@ class SampledLogprobs:
     def _saw(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         if ids is not None and ids.size(1) == 1 and self._logits is not None:
-            self._fed.append(ids[:, -1])
             self._steps.append(self._of(ids[:, -1]))
         self._logits = output.logits[:, -1]
 
@@ -168,19 +166,19 @@ class SampledLogprobs:
         return logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(-1)
 
     def logprobs(self, ids: Any) -> list[list[float]] | None:
-        """Aligned with the sampled ids (one list a row); None where generation did not go one id at a time."""
+        """Of the ids that were fed (one list a row); None where generation did not go one id at a time.
+
+        Where these are not the sampled ones, rows were mixed up: the alarm then finds log-probabilities that differ.
+        """
         if not self._on or self._logits is None or self._logits.size(0) != len(ids):
             return None
         longest = max(map(len, ids))
-        fed, steps = self._fed[:longest], self._steps[:longest]
+        steps = self._steps[:longest]
         if len(steps) == longest - 1:  # the last id was not fed back
-            fed.append(torch.tensor([row[-1] for row in ids], device=self._logits.device))
-            steps.append(self._of(fed[-1]))
+            steps.append(self._of(torch.tensor([row[-1] for row in ids], device=self._logits.device)))
         if len(steps) < longest:
             return None
-        seen, table = torch.stack(fed, dim=1).tolist(), torch.stack(steps, dim=1).tolist()
-        if any(list(row) != seen[k][: len(row)] for k, row in enumerate(ids)):
-            return None
+        table = torch.stack(steps, dim=1).tolist()
         return [table[k][: len(row)] for k, row in enumerate(ids)]
 
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
 ASK_TIMEOUT_S = 3.0
 """Seconds for finding out."""
+ASK_AGAIN_S = 10.0
+"""Seconds for which what was found out of an address holds: hosts that are down are not asked by each of their clients,
+each time that one tries."""
+_found: dict[tuple[str, str | None, int | None, bool], tuple[float, str | None]] = {}
 
 
 async def wrong(url: str, error: BaseException, *, connected: bool) -> str | None:
@@ -36,14 +41,28 @@ async def wrong(url: str, error: BaseException, *, connected: bool) -> str | Non
         )
     if any(isinstance(one, TimeoutError) for one in chain):  # whoever hangs would hang again
         return None
+    tls = parts.scheme == "https" and any(isinstance(one, ssl.SSLError) for one in chain)
+    if not tls and not (parts.scheme == "http" and connected):
+        return None
+    key, now = (parts.scheme, parts.hostname, parts.port, tls), time.monotonic()
+    found = _found.get(key)
+    if found is None or now - found[0] > ASK_AGAIN_S:
+        for old in [one for one, (at, _) in _found.items() if now - at > ASK_AGAIN_S]:
+            del _found[old]
+        _found[key] = now, None  # for those that come meanwhile: nothing is certain yet
+        found = _found[key] = now, await _asked(parts)
+    return found[1]
+
+
+async def _asked(parts: SplitResult) -> str | None:
+    """What one connection finds out; None where nothing is certain."""
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
-            if parts.scheme == "https" and any(isinstance(one, ssl.SSLError) for one in chain):
-                if await _speaks_http(parts):
-                    return "does not speak TLS; its address begins with http://"
-            if parts.scheme == "http" and connected and await _speaks_tls(parts):
+            if parts.scheme == "https" and await _speaks_http(parts):
+                return "does not speak TLS; its address begins with http://"
+            if parts.scheme == "http" and await _speaks_tls(parts):
                 return "speaks TLS; its address begins with https://"
-    except (OSError, EOFError):  # time-outs and failed handshakes included: nothing is certain
+    except (OSError, EOFError):  # time-outs and failed handshakes included
         pass
     return None
 

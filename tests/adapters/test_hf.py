@@ -55,12 +55,14 @@ def test_passes_beyond_the_last_id_change_nothing(model, more):
     assert sampled(model, synced) == sampled(model)
 
 
-def test_passes_that_fed_other_ids_say_nothing(model):
-    """A sampler that drafts ids and takes some of them back does not feed what it gives."""
+def test_rows_that_were_mixed_up_do_not_pass_unseen(model):
+    """They have the log-probabilities of what was fed, which the trainer's alarm compares with those of the rows."""
 
-    def drafted(model, **settings):
+    def shifted(model, **settings):
         out = type(model).generate(model, **settings)
-        out[0, -3] = (out[0, -3] + 1) % len(TOKENIZER)
-        return out
+        return torch.cat([out[1:], out[:1]])
 
-    assert [logprobs for _, logprobs in sampled(model, drafted)] == [None] * 3
+    rows = sampled(model, shifted)
+    assert all(logprobs is not None for _, logprobs in rows)
+    with pytest.raises(AssertionError):
+        assert_are_the_models(model, rows)

@@ -264,15 +264,19 @@ def test_an_env_that_is_dropped_closes_its_session(make):
 
     from aworld_gym import toolchain
 
-    before = toolchain.stats()
+    def settled():
+        gc.collect()
+        for _ in range(100):
+            now = toolchain.stats()
+            if now.opened == now.closed:
+                break
+            threading.Event().wait(0.05)
+        return now
+
+    before = settled()  # after what earlier tests dropped
     env = ToolEnv(IN_PROCESS, TASKS)
     env.reset(seed=0)
     assert toolchain.stats().opened == before.opened + 1
     del env
-    gc.collect()
-    for _ in range(100):
-        now = toolchain.stats()
-        if now.opened - before.opened == now.closed - before.closed:
-            break
-        threading.Event().wait(0.05)
+    now = settled()
     assert now.opened - before.opened == now.closed - before.closed == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import time
 
 import psutil
@@ -17,7 +18,8 @@ def nothing_left(patience_s: float = 0.0):
     Args:
         patience_s: how long to wait for it; a host closes in the background what its clients left.
     """
-    loop.run(close_idle(), timeout=60)  # what earlier tests have left to linger is not this one's
+    gc.collect()  # what earlier tests have dropped, or left to linger, is not this one's
+    loop.run(close_idle(), timeout=60)
     before = open_counts(), living_children()
     yield
     loop.run(close_idle(), timeout=60)

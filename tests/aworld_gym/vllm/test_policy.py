@@ -53,7 +53,13 @@ def said(episodes):
 
 
 def test_episodes_are_exact_in_their_ids(serve, codec, folder):
-    server = serve(drawn(codec))
+    def sample(ids, body):
+        """Slowly enough that the others ask meanwhile."""
+        time.sleep(0.1)
+        return drawing(ids, body)
+
+    drawing = drawn(codec)
+    server = serve(sample)
     policy = policies.make("vllm", model=str(folder), base_url=server.url)
     episodes = rollout(ENV_ID, policy, episodes=6, concurrency=6)
     assert [episode.score for episode in episodes] == [1.0] * 6
